@@ -1,4 +1,4 @@
-"""What attacks are made of: laws of noise, lower bounds, rows at the worst angle. Each family attacks with these."""
+"""Building blocks of attacks, used by each family: laws of noise, lower bounds, rows at the worst angle."""
 
 from dpfast.attack.attack import Attack, Finding, claimed, claims, probe
 from dpfast.attack.laws import Events, GaussianShift, Law, NormShift, OddsShift, SampledShift, shift_law

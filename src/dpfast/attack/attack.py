@@ -1,4 +1,4 @@
-"""An attack on a mechanism: a pair of neighbouring tables, what their outputs show, and what follows."""
+"""An attack on a mechanism: neighbouring tables, the outputs seen on them, and the conclusion."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Released = TypeVar("Released")
 
 @dataclass(frozen=True)
 class Attack:
-    """A mechanism, its claim, and an attacker who knows two neighbouring tables.
+    """A mechanism, its claim, and an attacker with knowledge of two neighbouring tables.
 
     Parameters
     ----------
     name : str
-        What is attacked.
+        The mechanism attacked.
     privacy : Privacy
-        What it claims.
+        Its claim.
     law : Law
-        The form of what the attacker sees.
+        Form of the noise in the attacker's view.
     seen : callable
-        ``seen(neighbour)``: what the attacker makes of one output, on the table or on its neighbour. Every call runs
-        the mechanism as users do, with noise of its own.
+        ``seen(neighbour)``: the attacker's view of one output, on the table or on its neighbour. Every call runs the
+        mechanism as users do, with fresh noise.
     estimators : tuple
         The estimators that are run.
     effort : float
-        How many times as many outputs it takes as others do, or how few it gets, being slow.
+        Multiplier of the number of outputs: above 1 if more are needed, below 1 if the mechanism is slow.
     defect : str
-        What is wrong with a mechanism of the literature that is known to break its claim; "" for what must keep it.
+        Flaw of a mechanism of the literature that is known to break its claim; "" if the claim must hold.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Attack:
 
     @classmethod
     def on(cls, name: str, record: Release, law: Law, seen: Callable[[bool], FloatArray], estimator: object) -> Self:
-        """Attack what made a release, named after its noise and relation too."""
+        """Attack the mechanism of a release; the attack is named after its noise and relation too."""
         full = f"{name}, {record.mechanism}, {record.privacy.adjacency}"
         return cls(full, record.privacy, law, seen, (estimator,))
 
@@ -62,10 +62,9 @@ class Attack:
         Parameters
         ----------
         n : int
-            How often, times `effort`. Each call of `seen` makes one output, or several in rows.
+            Number of calls, times `effort`. Each call of `seen` makes one output, or several in rows.
         error : float, default 0.001
-            Probability, at most, that the bound is above the true epsilon; and that noise of the stated form is said
-            not to have it.
+            Largest probability of a bound above the true epsilon, and of rejecting noise of the stated form.
 
         Returns
         -------
@@ -74,7 +73,7 @@ class Attack:
         start = time.perf_counter()
         n = math.ceil(n * self.effort)
         with warnings.catch_warnings():
-            # Of mostly noise, which is the point here.
+            # Warnings that the answer is mostly noise are expected here.
             warnings.simplefilter("ignore")
             here, there = (
                 np.concatenate([np.atleast_2d(self.seen(neighbour)) for _ in range(n)]) for neighbour in (False, True)
@@ -94,27 +93,27 @@ class Attack:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an attack found.
+    """The result of an attack.
 
     Parameters
     ----------
     name : str
-        What was attacked.
+        The mechanism attacked.
     privacy : Privacy
         The claim.
     epsilon : float
         Lower bound on the true epsilon at the delta claimed.
     attainable : float
-        What the tables would show at most, if noise is as recorded; not a number where that is private. The calibration
-        may have room that no pair of tables uses.
+        The largest bound possible on these tables with noise as recorded; not a number if the noise is private. The
+        calibration may have slack that no pair of tables uses.
     fits : bool
-        Whether what was seen has the form of noise that the bound counts on.
+        Whether the view has the form of noise assumed by the bound.
     runs : int
         Outputs drawn on either table.
     seconds : float
-        What it took.
+        Duration.
     defect : str
-        That of the attack.
+        The defect of the attack.
     """
 
     name: str
@@ -138,18 +137,18 @@ class Finding:
 
     @property
     def expected(self) -> bool:
-        """Whether what must hold does, or what is known to be broken was caught."""
+        """Whether a claim that must hold does, or a mechanism known to be broken was caught."""
         return self.broken == bool(self.defect)
 
     @property
     def verdict(self) -> str:
-        """What was found, in words."""
+        """The result in words."""
         if self.defect:
             return "broken, as is known" if self.broken else "NOT CAUGHT"
         return "BROKEN" if self.broken else "holds"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, ready for JSON; an infinite bound, of noise that is not there, is None."""
+        """Return plain numbers, ready for JSON; an infinite bound, from missing noise, is None."""
         numbers = {"found": self.epsilon, "attainable": self.attainable, "share": self.share}
         return {
             "mechanism": self.name,
@@ -170,12 +169,12 @@ def claims(privacy: Privacy, *, delta: bool | None = None) -> Iterator[Privacy]:
 
 
 def claimed(privacy: Privacy) -> dict[str, Any]:
-    """Return a claim as estimators take it."""
+    """Return a claim as arguments of estimators."""
     return {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
 
 
 def probe(fit: Callable[[], Released]) -> Released:
-    """Return what one fit released, for the public numbers in its record, without warnings."""
+    """Return the release of one fit, for the public numbers in its record, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fit()

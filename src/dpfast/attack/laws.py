@@ -1,11 +1,11 @@
-"""What an attack concludes from noise: the epsilon that follows from how far neighbours lie apart in units of it.
+"""Conclusions of an attack from noise: epsilon follows from the distance of neighbours in units of the noise.
 
-An attacker who knows everything but which of two neighbouring tables was used sees, in every output, the noise: the
-output less what either table gives without it. How far the tables lie apart then is arithmetic (`shift`), and what is
-unknown is how large the noise is. Sums of squares, or of norms, of a few hundred outputs bound it from above with
-confidence, whatever its size, and so epsilon from below. That holds for noise of the stated form, of any size, and of
-any covariance where it is Gaussian; the form itself is tested too (`misfit`). A test of outputs that assumes nothing
-(`epsilon_lower_bound`) cannot see a delta of 1e-5 in fewer than millions of them.
+An attacker knows everything but which of two neighbouring tables was used. In every output the attacker sees the noise:
+the output minus its noiseless value on either table. The distance of the tables is then arithmetic (`shift`), and only
+the size of the noise is unknown. Sums of squares, or of norms, of a few hundred outputs bound the size from above with
+confidence, and so epsilon from below. This holds for noise of the stated form and of any size, with any covariance if
+it is Gaussian. The form itself is tested too (`misfit`). A test of outputs that assumes nothing (`epsilon_lower_bound`)
+cannot see a delta of 1e-5 in fewer than millions of them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from dpfast._arrays import FloatArray
 from dpfast.attack.lower_bounds import frequency_limits
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
 
-# What `np.linalg.norm` calls the L1 and the L2 norm.
+# Arguments of `np.linalg.norm` for the L1 and the L2 norm.
 _NORMS = {"Laplace": 1, "L2-Laplace": 2}
 
 
 class Law(ABC):
-    """The form of what an attack sees on either table, up to the size of the noise."""
+    """Form of the attacker's view on either table, up to the size of the noise."""
 
     @abstractmethod
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
         """Epsilon that the mechanism exceeds at the claim's delta, wrong with probability `error` at most.
 
-        What is seen, in n outputs on the table and on its neighbour, has the shape (n, k) each.
+        The views of n outputs, on the table and on its neighbour, have the shape (n, k) each.
         """
 
     @abstractmethod
@@ -44,18 +44,18 @@ class Law(ABC):
 
     @abstractmethod
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Probability, at most, that noise of this form fits as badly as what was seen."""
+        """Goodness-of-fit p-value, at most: probability that noise of this form fits as badly as the view."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianShift(Law):
-    """Gaussian noise about centres that lie a known way apart: a test along any direction bounds mu."""
+    """Gaussian noise about centres a known distance apart: a test along any direction bounds mu."""
 
-    #: How far apart; no farther than they are.
+    #: Distance of the centres as a vector, or a part of it.
     shift: FloatArray
-    #: Standard deviations as recorded; they only say where to look. None where they are alike, and not recorded.
+    #: Recorded standard deviations; they only suggest directions. None if they are equal, and not recorded.
     scales: FloatArray | None
-    #: Coordinates that are looked at alone too: a block of a release may lack its noise.
+    #: Coordinates to be tested alone too: a block of a release may lack its noise.
     parts: tuple[NDArray[np.bool_], ...] = ()
 
     @property
@@ -75,13 +75,13 @@ class GaussianShift(Law):
         return _epsilon_of_mu(mu, delta)
 
     def attainable(self, delta: float) -> float:
-        """Epsilon of the recorded scales; not a number where there are none."""
+        """Epsilon of the recorded scales; not a number if there are none."""
         if self.scales is None:
             return math.nan
         return _epsilon_of_mu(float(np.linalg.norm(self.shift / self.scales)), delta)
 
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Kolmogorov and Smirnov's test along each direction; each table alone, its noise as large as that of both."""
+        """Kolmogorov-Smirnov test along each direction; each table alone, with the noise scale of both together."""
         along = [noise @ self._directions.T for noise in seen]
         deviations = np.sqrt(np.mean(np.concatenate(along) ** 2, axis=0))
         return _least(_distance_from(noise / deviations, special.ndtr) for noise in along)
@@ -89,13 +89,13 @@ class GaussianShift(Law):
 
 @dataclass(frozen=True, eq=False)
 class NormShift(Law):
-    """Noise of density exp(-||v||/scale) about centres that lie a known way apart: one such vector, or several."""
+    """Noise of density exp(-||v||/scale) about centres a known distance apart: one such vector, or several."""
 
-    #: How far apart, for each vector; together as long as what is seen.
+    #: Distance of the centres, for each vector; together they have the length of the view.
     shifts: tuple[FloatArray, ...]
-    #: As recorded.
+    #: Recorded scales.
     scales: tuple[float, ...]
-    #: "Laplace" for the L1 norm.
+    #: Name of the law: "L2-Laplace", or "Laplace" for the L1 norm.
     kind: str = "L2-Laplace"
 
     def _norms(self, noise: FloatArray) -> list[FloatArray]:
@@ -103,7 +103,7 @@ class NormShift(Law):
         return [np.linalg.norm(part, _NORMS[self.kind], axis=1) for part in np.split(noise, ends, axis=1)]
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
-        """Bound each scale: a vector's norm has Gamma's law, and so has their sum. Farther out is all of epsilon."""
+        """Bound each scale: a vector's norm has Gamma's law, and so has their sum. The tails show all of epsilon."""
         total = 0.0
         for shift, norms in zip(self.shifts, self._norms(np.concatenate(seen)), strict=True):
             # P(sum of norms < quantile scale) = error: the scale is above sum/quantile with that probability.
@@ -118,7 +118,7 @@ class NormShift(Law):
         return _pure_epsilon(sum(length / scale for length, scale in zip(lengths, self.scales, strict=True)), delta)
 
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Test norms against Gamma's law and the direction: towards the neighbour as often as away from it."""
+        """Test norms against Gamma's law and the direction: as often towards the neighbour as away from it."""
         pooled, found = self._norms(np.concatenate(seen)), []
         for noise in seen:
             start = 0
@@ -140,15 +140,16 @@ class NormShift(Law):
 
 @dataclass(frozen=True, eq=False)
 class SampledShift(Law):
-    """Two Gaussian releases, of which the first sees the one who differs with a probability, and the second always.
+    """Two Gaussian releases: the first sees the differing person with some probability, the second always.
 
-    What is seen is the noise along the shift of both, and of the first only where nobody differs: `NaN` elsewhere.
+    The view is the noise along the shift of both. For the first release it is seen only where nobody differs: `NaN`
+    elsewhere.
     """
 
-    #: Of the first and of the second.
+    #: Shift, and below it noise scale, of the first release and of the second.
     shifts: tuple[float, float]
     scales: tuple[float, float]
-    #: How often the real sampler took the one who differs, and of how many times.
+    #: Number of times the real sampler took the differing person, and number of trials.
     rate: tuple[int, int]
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
@@ -166,7 +167,7 @@ class SampledShift(Law):
         return _mixture_epsilon(first, second, self.rate[0] / self.rate[1], delta)
 
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Kolmogorov and Smirnov's test of each, on each table that shows its noise."""
+        """Kolmogorov-Smirnov test of each, on each table with visible noise."""
         deviations = np.sqrt(np.nanmean(np.concatenate(seen) ** 2, axis=0))
         columns = [column[~np.isnan(column)] for noise in seen for column in (noise / deviations).T]
         return _least(_distance_from(column[:, None], special.ndtr) for column in columns if len(column))
@@ -174,16 +175,16 @@ class SampledShift(Law):
 
 @dataclass(frozen=True)
 class OddsShift(Law):
-    """One of two choices, whose odds one person multiplies by a factor that is the same whatever the odds were.
+    """One of two choices; one person multiplies the odds by the same factor, whatever the odds were.
 
-    Where there are many choices the less likely one's probability changes by the same factor.
+    With many choices the less likely one's probability changes by the same factor.
     """
 
     #: Logarithm of the factor.
     recorded: float
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
-        """Bound the ratio of odds given how often either was chosen in all: Fisher's exact limits."""
+        """Bound the ratio of odds given the total count of each choice: Fisher's exact limits."""
         (one, n), (other, m) = ((int(choices.sum()), len(choices)) for choices in seen)
         table = [[one, n - one], [other, m - other]]
         either_way = (table, table[::-1])
@@ -198,13 +199,13 @@ class OddsShift(Law):
         return _pure_epsilon(self.recorded, delta)
 
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Nothing to test: two choices have no more to them than their odds."""
+        """Nothing to test: two choices are described by their odds alone."""
         return 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Events(Law):
-    """Events, fixed before any output is seen, of which nothing is assumed: whether each happened, as 0 or 1."""
+    """Events fixed before any output is seen, without assumptions: whether each happened, as 0 or 1."""
 
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
         """Bound the ratio of the probabilities of each event, either way, by limits of its frequencies."""
@@ -215,7 +216,7 @@ class Events(Law):
         return max([0.0, *(math.log((least - delta) / most) for least, most in limits if least > delta)])
 
     def attainable(self, delta: float) -> float:
-        """Not a number: of these no law is recorded."""
+        """Not a number: no law is recorded."""
         return math.nan
 
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
@@ -224,7 +225,7 @@ class Events(Law):
 
 
 def shift_law(mechanism: str, shifts: tuple[FloatArray, ...], scales: tuple[float, ...]) -> Law:
-    """Return the law of vectors to which a mechanism, by its name in records, adds noise of a scale each."""
+    """Return the law of vectors to which a mechanism, by its name in records, adds noise, each of its own scale."""
     if not mechanism.startswith("Gaussian"):
         return NormShift(shifts, scales, "Laplace" if mechanism == "Laplace" else "L2-Laplace")
     vector = np.repeat(np.arange(len(shifts)), [len(shift) for shift in shifts])
@@ -233,7 +234,7 @@ def shift_law(mechanism: str, shifts: tuple[FloatArray, ...], scales: tuple[floa
 
 
 def flattened(values: Mapping[str, FloatArray], names: tuple[str, ...]) -> FloatArray:
-    """Put blocks of a release in one vector; of a symmetric "xx" the diagonal, then each entry above it, once."""
+    """Concatenate blocks of a release; of a symmetric "xx" the diagonal, then each entry above it, once."""
     parts = []
     for name in names:
         block = np.asarray(values[name], np.float64)
@@ -289,7 +290,7 @@ def _mixture_epsilon(mu: float, always: float, rate: float, delta: float) -> flo
 
 
 def _distance_from(columns: FloatArray, law: Callable[[FloatArray], FloatArray]) -> float:
-    """Least probability over columns that so large a distance from the law is chance; 0 for noise that is not there."""
+    """Goodness-of-fit p-value: the least over columns for the distance from the law; 0 for missing noise."""
     if not np.isfinite(columns).all():
         return 0.0
     found = [float(stats.kstest(column, law).pvalue) for column in columns.T]

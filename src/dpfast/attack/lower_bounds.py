@@ -1,8 +1,8 @@
 """Lower bounds on the privacy loss of a mechanism from samples of its output on two neighbouring tables.
 
 If the mechanism is (epsilon, delta)-DP then P(S > t) <= e^epsilon P'(S > t) + delta for every score S and threshold t.
-Frequencies with confidence limits turn that around: they bound epsilon from below, assuming nothing of the mechanism.
-The threshold is chosen on one half of the samples and judged on the other, so that choosing costs no confidence.
+Frequencies with confidence limits reverse this: they bound epsilon from below, assuming nothing of the mechanism. The
+threshold is chosen on one half of the samples and judged on the other, so the choice costs no confidence.
 """
 
 from __future__ import annotations

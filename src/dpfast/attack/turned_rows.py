@@ -23,24 +23,24 @@ _ANGLES = np.linspace(0.0, math.pi, 61)
 
 @dataclass(frozen=True)
 class Rows:
-    """One person's rows, all alike, and how an estimator is told of them."""
+    """One person's identical rows, and the arguments that describe them to an estimator."""
 
-    #: Of the mechanism.
+    #: Name of the mechanism.
     name: str
     #: Parameters of the estimator.
     options: Mapping[str, Any] = field(default_factory=dict)
     #: L2 norm of a row, about `center`.
     length: float = 1.0
-    #: Rows of the person, who may own several where there are more than one.
+    #: Number of rows of the person; above 1 if people may have several.
     copies: int = 1
     #: Entry of the public point that rows are summed about.
     center: float = 0.0
-    #: Between the rows of neighbours, where not all are within the bounds; and between their outcomes.
+    #: Difference between the rows of neighbours, if not all are within the bounds; and between their outcomes.
     cosines: FloatArray = field(default_factory=lambda: np.cos(_ANGLES))
     signs: tuple[float, ...] = (-1.0, 1.0)
     #: Length of all outcomes of a row.
     outcome: float = 1.0
-    #: Outcomes of one length in all; where there are several, each has a release of its own, of the scales recorded.
+    #: Number of outcomes, of one length in all; if several, each has a release of its own, with the recorded scales.
     n_outcomes: int = 1
     #: Recorded noise off the diagonal of X'X in units of that on it.
     off_diagonal: float = math.sqrt(0.5)
@@ -61,7 +61,7 @@ class Rows:
 
     def tables(self, cosine: float, sign: float, adjacency: Adjacency) -> tuple[Table, Table]:
         """Return the table and its neighbour."""
-        # About the diagonal of the plane, so that X'X moves in its diagonal alone.
+        # Symmetric about the diagonal of the plane, so that X'X moves in its diagonal alone.
         half = 0.5 * math.acos(max(-1.0, min(1.0, cosine)))
         angles = 0.25 * math.pi + np.array([-half, half])
         x, other = self.length * np.column_stack([np.cos(angles), np.sin(angles)])
@@ -79,7 +79,7 @@ class Rows:
     def worst_tables(
         self, adjacency: Adjacency, names: tuple[str, ...], scales: FloatArray
     ) -> tuple[tuple[Table, Table], FloatArray]:
-        """Return the neighbours whose blocks lie farthest apart in units of the noise, and how they lie apart."""
+        """Return the neighbours with blocks farthest apart in units of the noise, and their difference."""
 
         def moved(tables: tuple[Table, Table]) -> FloatArray:
             first, second = (flattened(self.blocks(table), names) for table in tables)
@@ -107,7 +107,7 @@ def shifted_attack(rows: Rows, adjacency: Adjacency, fit: Callable[[Table], Rele
     scales = rows.scales(record, names)
     tables, shift = rows.worst_tables(adjacency, names, scales)
     centres = [flattened(rows.blocks(table), names) for table in tables]
-    # L2-Laplace noise is one draw for all blocks, each stretched by a power of two.
+    # L2-Laplace noise is one draw for all blocks, each scaled by a power of two.
     stretch: FloatArray = np.ones(len(scales))
     law: Law = GaussianShift(shift, scales, _parts(record, names))
     if record.mechanism != "Gaussian":

@@ -1,4 +1,4 @@
-"""Attacks on our own promises, and on broken ones of the literature: lower bounds on epsilon, against the claim."""
+"""Attacks on our own guarantees, and on broken ones of the literature: lower bounds on epsilon, beside the claim."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ __all__ = [
     "one_claim_each",
 ]
 
-#: What the names of attacks tell of the claim, and not of what is computed, beside "beside a delta".
+#: Parts of the names of attacks that describe the claim, not the mechanism, besides "beside a delta".
 _OF_CLAIMS = {*get_args(Adjacency), "Gaussian", "Laplace", "L2-Laplace", "Gaussian objective", "L2-Laplace objective"}
 
 
 def all_attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Every mechanism that can make the claim, attacked in turn: each family says how, in its ``attacks.py``.
+    """Yield an attack on every mechanism that can make the claim; each family defines them in its ``attacks.py``.
 
-    Then what is seen of attempts beside their releases: errors, refusals, and how many there are.
+    The last attacks are on the transcript of attempts, beside their releases: errors, refusals, and the number of
+    attempts.
 
     Parameters
     ----------
     privacy : Privacy
-        Claim; its delta is used by Gaussian noise alone, and its adjacency by neither: both are attacked.
+        Claim. Only Gaussian noise uses its delta. Its adjacency is ignored: both relations are attacked.
     """
     for family in registry.parts("attacks"):
         yield from family.attacks(privacy)
@@ -41,7 +42,7 @@ def all_attacks(privacy: Privacy) -> Iterator[Attack]:
 
 
 def one_claim_each(attacks: Iterable[Attack]) -> list[Attack]:
-    """Choose the first attack on every mechanism, of those that differ in noise and relation alone.
+    """Choose the first attack on every mechanism, among those that differ in noise and relation alone.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Mechanisms of the literature that do not keep their claim, attacked as ours are: the audit must catch each of them.
+"""Mechanisms of the literature that do not meet their claim, attacked as ours are: the audit must catch each of them.
 
-Each runs as it is printed, many copies at once, on the pair of neighbouring tables that shows it; every random bit is
-of our own source. Where the printed law is Gaussian, its size is bounded as for ours. Elsewhere nothing is assumed of
-the outputs: events, fixed beforehand, are counted on either table. A claim is one at which the defect shows in so many
-outputs; it is not that of the command line.
+Each runs as it is printed, many copies at once, on the pair of neighbouring tables that exposes it; every random bit is
+from our own source. If the printed law is Gaussian, its size is bounded as for ours. Otherwise nothing is assumed of
+the outputs: events, fixed beforehand, are counted on either table. Each claim is chosen so that the defect shows in a
+practical number of outputs; it is not the claim of the command line.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dpfast.attack import Attack, Events, GaussianShift
 from dpfast.privacy import Privacy, classic_gaussian_scale, l2_laplace_scale, laplace_scale
 from dpfast.releases.printed import printed
 
-#: Outputs at a time: a hundred times this many are drawn at least.
+#: Batch size of outputs: at least a hundred times this many are drawn.
 _FEW, _MANY = 1000, 20_000
 
 
 def broken_attacks() -> Iterator[Attack]:
-    """Mechanisms of the literature that are known to be broken, each attacked at a claim that it breaks.
+    """Yield attacks on mechanisms of the literature that are known to be broken, each at a claim it breaks.
 
     Returns
     -------
     iterator of Attack
-        Each with its `defect`, as JSON and the table have it.
+        Each with its `defect`, as shown in JSON and in the table.
     """
     source = noise.SecureSource()
     yield _uniform_doubles(source)
@@ -46,7 +46,7 @@ def broken_attacks() -> Iterator[Attack]:
 def _counted(
     name: str, claim: Privacy, defect: str, outputs: Callable[[bool], FloatArray], *events: Callable[..., FloatArray]
 ) -> Attack:
-    """Count events among outputs; each takes an output's columns and says where it happened."""
+    """Count events among outputs; each takes an output's columns and returns whether it happened."""
 
     def seen(neighbour: bool) -> FloatArray:
         columns = outputs(neighbour).T
@@ -72,7 +72,7 @@ def _uniform(n: int, source: noise.BitSource) -> FloatArray:
 
 
 def _uniform_doubles(source: noise.BitSource) -> Attack:
-    """Attack a count of 0 or 1 with Laplace noise by inversion: near 0 are doubles that no sum with 1 is."""
+    """Attack a count of 0 or 1 with Laplace noise by inversion: some doubles near 0 are impossible as sums with 1."""
     claim = Privacy(1.0)
     scale = laplace_scale(claim.epsilon, 1.0)
 
@@ -82,7 +82,7 @@ def _uniform_doubles(source: noise.BitSource) -> Attack:
         return np.asarray(released[:, None])
 
     def too_fine(released: FloatArray) -> FloatArray:
-        """Tell what is within 1/4 of 0, and no multiple of 2**-53: no sum of 1 and a double below -1/2 is."""
+        """Detect values within 1/4 of 0 off the multiples of 2**-53: a sum of 1 and a double below -1/2 is on them."""
         return np.asarray((np.abs(released) < 0.25) & (released * 2.0**53 % 1.0 != 0.0))
 
     defect = "holds for real numbers; doubles that one table can give, the other cannot (Mironov 2012)"
@@ -90,7 +90,7 @@ def _uniform_doubles(source: noise.BitSource) -> Attack:
 
 
 def _sparse_vector(source: noise.BitSource) -> Attack:
-    """Attack two counts of (0, 1), or of (1, 0), against a threshold with noise: which of them are above it."""
+    """Attack two counts of (0, 1), or of (1, 0), compared with a noisy threshold."""
     claim = Privacy(1.0)
 
     def outputs(neighbour: bool) -> FloatArray:
@@ -121,7 +121,7 @@ def _read_bounds(source: noise.BitSource) -> Attack:
 
 
 def _one_dimensional_radius(source: noise.BitSource) -> Attack:
-    """Attack ten donors' weights, as far apart as they may be, with noise that is often next to none."""
+    """Attack the weights of ten donors, as far apart as possible, with noise that is often close to zero."""
     claim, donors = Privacy(1.0), 10
     scale = l2_laplace_scale(claim.epsilon, 1.0)
 
@@ -146,7 +146,7 @@ def _classic_constant(source: noise.BitSource) -> Attack:
 
 
 def _primo(source: noise.BitSource) -> Iterator[Attack]:
-    """Attack X'X, X'y and both of them with rows of length 1 that one person turns round, or at a right angle."""
+    """Attack X'X, X'y and both of them with rows of length 1; one person reverses or turns theirs by a right angle."""
     printed_scales = printed("primo", "primo_printed_scales")
     half, whole = Privacy(0.5, 5e-7), Privacy(10.0, 1e-6)
     scales = printed_scales(2.0 * half.epsilon, 2.0 * half.delta, 1.0, 1.0)
@@ -157,14 +157,14 @@ def _primo(source: noise.BitSource) -> Iterator[Attack]:
     association = "noise for a sensitivity of 1, which is 2 (Neel, Algorithms 1 to 4)"
     yield _measured("PRIMO, X'Y alone", half, association, flipped, np.array([scales.xy]), source)
     scales = printed_scales(whole.epsilon, whole.delta, 1.0, 1.0)
-    # x'v = c gives 2 - 2 c^2 and 2 + 2 c squared, most where c = 1/2: 4.5 in all.
+    # x'v = c gives 2 - 2 c^2 and 2 + 2 c squared, largest at c = 1/2: 4.5 in all.
     moved, deviations = np.array([math.sqrt(1.5), math.sqrt(3.0)]), np.array([scales.xx, scales.xy])
     both = "both sensitivities; the waste of the classic constant hides it below epsilon = 6 (Neel, Algorithm 1)"
     yield _measured("PRIMO, whole", whole, both, moved, deviations, source)
 
 
 def _primo_sample(source: noise.BitSource) -> Attack:
-    """Attack X'X of 5 of 50 people in secret, one of whom is turned at a right angle."""
+    """Attack X'X of a secret sample of 5 of 50 people, one of whom is turned by a right angle."""
     claim, sampled, people = Privacy(1.0, 1e-6), 5, 50
     scale = printed("primo", "primo_printed_sampled_scales")(claim.epsilon, claim.delta, sampled, people, 1.0, 1.0).xx
 
@@ -173,7 +173,7 @@ def _primo_sample(source: noise.BitSource) -> Attack:
         return chosen * float(neighbour) + noise.gaussian(scale, (_FEW, 1), source)
 
     def turned(entry: FloatArray) -> FloatArray:
-        """Tell by an entry of X'X at which all others are 0."""
+        """Detect the turned person by an entry of X'X to which all others contribute 0."""
         return np.asarray(entry > 0.5)
 
     defect = "a mean over the sample has noise for one over all rows (Neel, Algorithm 4)"

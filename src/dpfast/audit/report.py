@@ -4,15 +4,25 @@ The document is an object of these members:
 
 - ``schema``: "dpfast-audit/1"; the number changes when a member changes its meaning or goes;
 - ``version``: of dpfast;
-- ``claim``: the epsilon and delta asked for, at which our own mechanisms were attacked;
-- ``confidence``: with which all lower bounds hold at once, and all judgements of forms of noise;
-- ``complete``: whether every attack there is was run;
+- ``claim``: the epsilon and delta requested, at which our own mechanisms were attacked;
+- ``confidence``: joint confidence of all lower bounds, and of all judgements of forms of noise;
+- ``complete``: whether every available attack was run;
 - ``expected``: whether every sound claim held and every broken one was caught: the exit code is 0 if so;
-- ``findings``, a list of objects: ``mechanism``, a name that no other has; ``epsilon``, ``delta`` and ``adjacency`` of
-  the claim; ``found``, a lower bound on epsilon at that delta, null where it is infinite; ``attainable``, what these
-  tables could show at most if noise is as recorded, null where that is private or unknown; ``share``, of the claim,
-  found; ``fits``, whether noise has the stated form; ``broken``; ``expected``; ``verdict`` in words; ``defect``, what
-  is wrong in the literature, "" for a claim that must hold; ``runs``, outputs on either table; ``seconds``.
+- ``findings``: a list of objects, with the members below.
+
+A finding has these members:
+
+- ``mechanism``: a unique name;
+- ``epsilon``, ``delta`` and ``adjacency``: the claim;
+- ``found``: a lower bound on epsilon at that delta, null if it is infinite;
+- ``attainable``: the largest bound possible on these tables with noise as recorded, null if the noise is private or
+  unknown;
+- ``share``: the part of the claim found;
+- ``fits``: whether noise has the stated form;
+- ``broken``, ``expected``, and ``verdict`` in words;
+- ``defect``: the flaw of a mechanism of the literature, "" for a claim that must hold;
+- ``runs``: outputs on either table;
+- ``seconds``.
 """
 
 from __future__ import annotations
@@ -31,7 +41,7 @@ from dpfast._optional import optional
 from dpfast.attack import Attack, Finding
 from dpfast.privacy import Privacy
 
-#: Of bounds and of judgements of forms, all at once.
+#: Joint confidence of all bounds and of all judgements of forms.
 _CONFIDENCE = 0.999
 _RUNS = {False: 100, True: 400}
 
@@ -44,7 +54,7 @@ def run(
     thorough: bool = False,
     document: Path | None = None,
 ) -> list[Finding]:
-    """Attack every mechanism once, or with `thorough` under every claim, and print or write what was found.
+    """Attack every mechanism once, or with `thorough` under every claim, and print or write the findings.
 
     Parameters
     ----------
@@ -53,11 +63,11 @@ def run(
     runs : int, optional
         Outputs on either table.
     mechanism : str, optional
-        Part of the names of those to attack, under every claim.
+        Part of the names of the mechanisms to attack, under every claim.
     thorough : bool, default False
-        Under every claim.
+        Whether to attack under every claim.
     document : Path, optional
-        The file of the JSON, or "-" to print it in the table's place.
+        File to write the JSON to, or "-" to print it instead of the table.
     """
     runs = _RUNS[thorough] if runs is None else runs
     if runs < 100:
@@ -68,7 +78,7 @@ def run(
     if document is not None and not document.parent.is_dir():
         raise ValueError(f"--json must name a file in a folder that is there, got {str(document)!r}")
     with warnings.catch_warnings():
-        # Of mostly noise, which is the point here.
+        # Warnings that the answer is mostly noise are expected here.
         warnings.simplefilter("ignore")
         ours = list(audit.all_attacks(privacy))
     everything = [*ours, *audit.broken_attacks()]
@@ -78,7 +88,7 @@ def run(
         raise ValueError(
             f"--mechanism must be part of a mechanism's name, as `dpfast audit` prints them, got {mechanism!r}"
         )
-    # All at once: each bound, and each judgement of a form of noise, has its part of one in a thousand.
+    # Joint error: each bound, and each judgement of a form of noise, has its part of one in a thousand.
     error = (1.0 - _CONFIDENCE) / (2.0 * len(everything))
     findings = list(_shown(chosen, runs, error, table=not printed))
     if document is not None:
@@ -113,7 +123,7 @@ def _document(privacy: Privacy, findings: Sequence[Finding], *, complete: bool) 
 
 
 def _shown(attacks: Sequence[Attack], runs: int, error: float, *, table: bool) -> Iterator[Finding]:
-    """Run attacks, print a line for each, and show on a terminal how many are left."""
+    """Run attacks, print a line for each, and show the number left on a terminal."""
     width = max(len(attack.name) for attack in attacks)
     for attack, say in _progress(attacks):
         if table and attack is attacks[0]:
@@ -128,7 +138,7 @@ def _shown(attacks: Sequence[Attack], runs: int, error: float, *, table: bool) -
 
 
 def _progress(attacks: Sequence[Attack]) -> Iterator[tuple[Attack, Callable[[str], object]]]:
-    """Go through attacks, with what prints a line: above the bar, where a terminal shows one."""
+    """Yield attacks, each with a function that prints a line; on a terminal it prints above the progress bar."""
     if find_spec("tqdm") is None or not sys.stderr.isatty():
         for attack in attacks:
             yield attack, lambda line: print(line, flush=True)
@@ -152,7 +162,7 @@ def _conclude(findings: Sequence[Finding], everything: int) -> None:
 
 
 def _defects(findings: Sequence[Finding]) -> dict[str, list[str]]:
-    """Return what is wrong with mechanisms that are known to be broken, and their names."""
+    """Return the defects of mechanisms known to be broken, with the names of these mechanisms."""
     found: dict[str, list[str]] = {}
     for finding in findings:
         if finding.defect:

@@ -1,4 +1,4 @@
-"""An attack on transcripts: on what attempts return, raise and leave in their ledger, beside what they release."""
+"""An attack on transcripts: returned values, errors and ledger entries of attempts, beside their releases."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.noise import BitSource
 from dpfast.privacy import Privacy
 
-# Of attempts that cost nothing so many tell neighbours apart, by the mean of what was drawn.
+# Number of attempts. If they cost nothing, the mean of the numbers drawn would tell neighbours apart.
 _ATTEMPTS = 100
 
 
 class _Telling(MultiOutcomeRidge):
-    """A regression that fails after its draw, and says what was drawn."""
+    """A regression that fails after its draw, and puts the number drawn in its error."""
 
     def _release(self, summed: Summed, source: BitSource) -> tuple[tuple[Release, ...], Callable[[], Any]]:
         ((released,), _) = super()._release(summed, source)
@@ -28,7 +28,7 @@ class _Telling(MultiOutcomeRidge):
 
 
 def attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack the transcript of attempts that fail and say what they drew, under a ledger that pays for one of them."""
+    """Attack the transcript of attempts that fail and report their draw, under a ledger with budget for one of them."""
     for claim in claims(privacy):
         yield _attack(claim)
 
@@ -53,7 +53,7 @@ def _attack(privacy: Privacy) -> Attack:
 def _transcript(
     estimator: MultiOutcomeRidge, privacy: Privacy, table: tuple[FloatArray, FloatArray]
 ) -> tuple[int, list[float]]:
-    """Return how many attempts were let through, and what numbers their errors told."""
+    """Return the number of attempts admitted, and the numbers in their errors."""
     model = estimator.set_params(ledger=Ledger(privacy))
     n_attempts, told = 0, []
     for _ in range(_ATTEMPTS):

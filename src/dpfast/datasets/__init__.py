@@ -1,7 +1,7 @@
 """Data for examples, tests and benchmarks: the papers' generators, and small real tables.
 
-Nothing here is private. Synthetic data come from NumPy's generators, which is why nothing that releases anything may
-import this package: noise comes from `dpfast.noise` alone.
+Nothing here is private. Synthetic data come from NumPy's generators. So modules with releases must not import this
+package: noise comes from `dpfast.noise` alone.
 """
 
 from dpfast.datasets.california import Panel, california_prop99

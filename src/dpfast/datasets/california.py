@@ -1,4 +1,4 @@
-"""California's Proposition 99: the panel that synthetic control is known by. Its origin is told beside the file."""
+"""California's Proposition 99: the panel that synthetic control is known by. The origin is stated beside the file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Trajectories of Markov chains with known values: the conference paper's chain, and any table of transitions.
 
 Nothing here is private: trajectories are drawn with NumPy's generators, and values come from the true transitions by
-dynamic programming, for estimates to be held against.
+dynamic programming, to compare estimates with.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class FlatTrajectories(NamedTuple):
 def chain_trajectories(m: int, *, n_states: int = 40, stay: float = 0.5, seed: Seed = None) -> FlatTrajectories:
     """Draw trajectories of the paper's chain.
 
-    Each starts in state 0, stays where it is with probability `stay`, else moves to the next state, and ends in the
-    last one, which it includes: the only one with a reward, of 1. Discounted returns lie in [0, 1].
+    Each starts in state 0. It stays in its state with probability `stay`, else moves to the next one. It ends in the
+    last state, included, the only one with a reward, of 1. Discounted returns lie in [0, 1].
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def markov_trajectories(
     Parameters
     ----------
     transitions : array_like (n_states, n_states), or (n_states, n_actions, n_states) with a policy
-        Probabilities of the next state; what a row lacks to 1 is the probability that the trajectory ends there.
+        Probabilities of the next state; 1 minus the sum of a row is the probability of ending there.
     m : int
         Number of trajectories, at least 1.
     start : array_like (n_states,)
@@ -246,8 +246,8 @@ def table_values(table: Table, gamma: float, policy: ArrayLike | None = None) ->
     -------
     ndarray of shape (n_states,)
         Expected discounted return from each state, the reward of a transition counted at the state it leaves. A state
-        whose transitions all terminate without reward, as recorded at the end of an episode, has 0; where a table
-        lets an episode start anew from its last state (Taxi), that state has the value of being there at the start.
+        has value 0 if all its transitions terminate without reward, as recorded at the end of an episode. If a table
+        lets an episode restart from its last state (Taxi), that state has the value of starting there.
 
     Raises
     ------

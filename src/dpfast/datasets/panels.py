@@ -15,7 +15,7 @@ NOISE_VARIANCE, NOISE_REACH = 0.1, 1.0
 
 
 class SyntheticPanel(NamedTuple):
-    """Donors, a row each, a target, and the target without its noise: what a prediction is held against."""
+    """Donors, a row each, a target, and the target without its noise, to compare a prediction with."""
 
     donors: FloatArray
     target: FloatArray

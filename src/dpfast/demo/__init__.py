@@ -37,7 +37,7 @@ def run(output: Path) -> None:
 
 
 def _fitted() -> tuple[list[Line], dict[str, Any]]:
-    """Return what fits give, and one fit of each table by its name."""
+    """Return the results of fits, and one fit of each table by its name."""
     lines, models = [], {}
     for part in (people, counterfactuals, games, *registry.parts("demo")):
         for line, fits in part.lines():
@@ -56,7 +56,7 @@ def _table(lines: list[Line], output: Path) -> Path:
 
 
 def _pictures(models: dict[str, Any], output: Path) -> Iterator[Path]:
-    """Draw what there is to be drawn; yield the files."""
+    """Draw all plots; yield the files."""
     from dpfast import plotting
 
     figure = optional("matplotlib.figure", "a picture").Figure(figsize=(10.0, 3.8), layout="constrained")

@@ -14,35 +14,35 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.privacy import UtilityWarning
 
-#: Fits of which a table shows the mean and the spread.
+#: Number of fits; a table shows their mean and spread.
 REPEATS = 10
 
 
 class Line(NamedTuple):
-    """What fits of one estimator to one table gave."""
+    """Results of fits of one estimator to one table."""
 
     estimator: str
     data: str
     people: int
-    #: What is estimated.
+    #: The estimate.
     quantity: str
     epsilon: float
     delta: float
-    #: Mean and standard deviation of so many fits.
+    #: Mean and standard deviation of the fits.
     estimate: float
     spread: float
     no_privacy: float
-    #: Root mean square of what fits are off the one without privacy.
+    #: Root mean square difference of the fits from the one without privacy.
     error: float
     #: Of a fit, on average.
     seconds: float
-    #: What the fits warned of.
+    #: Warnings of the fits.
     caution: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is fitted, to what, and which number of it is looked at."""
+    """An estimator, its data, and the number to compare."""
 
     data: str
     people: int
@@ -55,7 +55,7 @@ class Comparison:
         """Fit with and without privacy; return the private fits too."""
         exact = self.value(self.fit(math.inf, 0.0))
         with warnings.catch_warnings(record=True) as caught:
-            # Every fit says so of its own; once is enough here.
+            # Every fit warns by itself; once is enough here.
             warnings.simplefilter("always", UtilityWarning)
             began = time.perf_counter()
             models = [self.fit(epsilon, delta) for _ in range(REPEATS)]
@@ -77,14 +77,14 @@ class Comparison:
         ), models
 
     def curve(self, epsilons: Sequence[float], delta: float) -> FloatArray:
-        """Return what private fits give, a row a repeat and a column an epsilon."""
+        """Return the results of private fits, a row a repeat and a column an epsilon."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UtilityWarning)
             return np.array([[self.value(self.fit(one, delta)) for one in epsilons] for _ in range(REPEATS)])
 
 
 def printed(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield a table of text, and below it what fits warned of."""
+    """Yield a table of text, and below it the warnings of fits."""
     cautions = list(dict.fromkeys(line.caution for line in lines if line.caution))
     rows = [("estimator", "estimate", "people", "eps", "private", "no privacy", "error", "seconds")]
     for line in lines:

@@ -1,4 +1,4 @@
-"""Synthetic control where no private answer can be good, on 38 states, and where one is, on a thousand donors."""
+"""Synthetic control on 38 states, too few for a good private answer, and on a thousand donors, enough for one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TAX_YEAR = 1989
 
 
 def lines() -> Iterator[tuple[Line, list[Any]]]:
-    """Yield what fits give, and the fits."""
+    """Yield the results of fits, and the fits."""
     yield tobacco_tax().line(EPSILON, DELTA)
     yield without_effect().line(EPSILON, DELTA)
 
 
 def tobacco_tax() -> Comparison:
-    """Say what California's tax of 1989 changed, with other states as donors."""
+    """Estimate the effect of California's tax of 1989, with other states as donors."""
     panel = california_prop99()
     sales, states, years = (
         panel if isinstance(panel, Panel) else (panel.to_numpy(), tuple(panel.index), panel.columns.to_numpy())

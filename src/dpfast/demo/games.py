@@ -1,4 +1,4 @@
-"""Policy evaluation: the paper's chain, where every state is visited, and games of Gymnasium, where some rarely are."""
+"""Policy evaluation: the paper's chain, with every state visited, and games of Gymnasium, with rarely visited ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GAMMA, EXPLORE = 0.95, 0.2
 
 
 class Game(NamedTuple):
-    """A game and what is declared of it: the range of returns, and after how many steps a trajectory is cut."""
+    """A game and its declarations: the range of returns, and the number of steps to truncate trajectories to."""
 
     title: str
     name: str
@@ -47,7 +47,7 @@ HOLES = (19, 29, 35, 41, 42, 46, 49, 52, 54, 59)
 
 
 def lines() -> Iterator[tuple[Line, list[Any]]]:
-    """Yield what fits give, and the fits; there are games where Gymnasium is installed."""
+    """Yield the results of fits, and the fits; games need Gymnasium."""
     if find_spec("gymnasium") is None:
         walks = Trajectories(*chain_trajectories(PEOPLE, seed=0))
         yield _evaluated("a chain of 40 states", walks, 0, return_range=(0.0, 1.0)).line(EPSILON, DELTA)
@@ -61,7 +61,7 @@ def lines() -> Iterator[tuple[Line, list[Any]]]:
 
 
 def _evaluated(title: str, walks: Trajectories, start: int, **declared: Any) -> Comparison:
-    """Say what a policy is worth from the first state on, by trajectories that follow it."""
+    """Describe the value of a policy from the first state, estimated from its trajectories."""
 
     def fit(epsilon: float, delta: float) -> PolicyEvaluation:
         return PolicyEvaluation(epsilon, delta, gamma=GAMMA, **declared).fit(walks)

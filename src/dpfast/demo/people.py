@@ -1,6 +1,6 @@
 """Tables of people: digits they wrote, measurements of tumours, and how far a disease had gone after a year.
 
-What is declared of them is publicly known and not read off the tables: round limits of every measurement.
+The declared limits are publicly known, not read from the tables: round limits of every measurement.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MADE_UP = {7: 0.9, 20: -0.6, 41: 0.5}
 
 
 class Parts(NamedTuple):
-    """People to learn from, and others to judge by."""
+    """People to fit on, and others to test on."""
 
     rows: FloatArray
     labels: NDArray[Any]
@@ -73,7 +73,7 @@ def measurements() -> tuple[FloatArray, NDArray[np.int64]]:
 
 
 def digits() -> Comparison:
-    """Tell digits by ten outcomes on 64 pixels."""
+    """Classify digits by ten outcomes on 64 pixels."""
     parts = parted(*images())
     outcomes = np.asarray(parts.labels[:, None] == np.arange(10), np.float64)
 
@@ -89,7 +89,7 @@ def digits() -> Comparison:
 
 
 def tumours() -> Comparison:
-    """Tell malignant tumours by 30 measurements."""
+    """Classify malignant tumours by 30 measurements."""
     measured, benign = measurements()
     parts = parted(2.0 * measured - 1.0, benign)
 
@@ -149,7 +149,7 @@ def made_up() -> Comparison:
 
 
 def lines() -> Iterator[tuple[Line, list[Any]]]:
-    """Yield what fits give, and the fits."""
+    """Yield the results of fits, and the fits."""
     yield digits().line(4.0, DELTA)
     yield tumours().line(1.0, DELTA)
     yield disease().line(4.0, DELTA)

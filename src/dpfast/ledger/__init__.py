@@ -1,4 +1,4 @@
-"""What was spent: the ledger, the records of releases, and their export."""
+"""Records of spending: the ledger, the records of releases, and their export."""
 
 from dpfast.ledger.ledger import BudgetExceeded, Ledger, paying
 from dpfast.ledger.release import Release

@@ -1,7 +1,7 @@
-"""``dpfast ledger PATH``: what a ledger file has spent and has left, who holds what, and what becomes of what is held.
+"""``dpfast ledger PATH``: print the costs that a ledger file has spent and holds, and settle those held.
 
-What a process held when it died may have paid for noise that somebody saw. Only its owner knows, so nothing is settled
-unless that is asked for, and confirmed.
+A process that died may have drawn noise under the cost it held, and somebody may have seen the noise. Only the owner
+knows. Nothing is therefore settled unless the owner requests it and confirms.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show a ledger, or settle what is held."""
+    """Show a ledger, or settle held costs."""
     ledger = Ledger.open(options.path)
     if options.forfeit or options.give_back:
         _settle(ledger, options)
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def held_by_the_dead(ledger: Ledger) -> str:
-    """Say how much ended processes hold, and what can be done about it; nothing where there is none."""
+    """Describe how much ended processes hold, and what can be done about it; an empty text if they hold nothing."""
     held = ledger.abandoned
     if not held or ledger.path is None:
         return ""
@@ -67,7 +67,7 @@ def held_by_the_dead(ledger: Ledger) -> str:
 
 
 def shown(ledger: Ledger) -> str:
-    """Return the ledger's report, and what is held with the numbers that settle it."""
+    """Return the ledger's report, and the costs held with the numbers that settle them."""
     lines = [ledger.report(), *map(_held, ledger.reservations)]
     if note := held_by_the_dead(ledger):
         lines.append(note)
@@ -75,7 +75,7 @@ def shown(ledger: Ledger) -> str:
 
 
 def described(ledger: Ledger) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return the same report as a dictionary for programs."""
     return {
         "path": ledger.path,
         **{name: asdict(getattr(ledger, name)) for name in ("budget", "spent", "promised", "remaining")},

@@ -1,20 +1,20 @@
-"""What a ledger adds up: numbered entries, each held or spent; where they are kept, behind one transaction; their sums.
+"""Entries of a ledger, each held or spent: their storage behind one transaction, and their sums.
 
-A storage, in memory or a file (ledger.file), gives snapshots, and drafts that are kept only if the transaction ends
-without an error. The ledger's rules are written once against that (ledger.ledger). An entry says which process holds
-it, and whether that is known to have ended.
+A storage is in memory or in a file (ledger.file). It gives snapshots, and drafts that are kept only if the transaction
+ends without an error. The ledger's rules are written once, against this interface (ledger.ledger). An entry names the
+process that holds it, so that one can ask whether this process has ended.
 
-The costs of entries are added up as the ledger's limits have it (privacy.filters). By "basic" composition (epsilon,
-delta) add up, which holds for any mechanisms, chosen adaptively [1]_; by "gaussian" composition a second set of limits
-is kept to, or else the plain one. Sums of epsilons and of deltas are of the decimal numbers that floats print as, and
-may pass a limit by one part in 2^40, so that shares computed in floating point use it up exactly. Calibrations aim that
-much below their target (`Privacy.target`), so what is promised is kept to the last digit. Squares of mu add up exactly,
-and pass nothing.
+The ledger's limits decide how the costs of entries are added up (privacy.filters). By "basic" composition (epsilon,
+delta) add up, which holds for any mechanisms, chosen adaptively [1]_. By "gaussian" composition releases are within a
+second set of limits, or else within the plain one. Epsilons and deltas are summed as the decimal numbers that floats
+print as. A sum may pass a limit by one part in 2^40, so that shares computed in floating point use up the limit
+exactly. Calibrations aim below their target by as much (`Privacy.target`), so the promise is kept to the last digit.
+Squares of mu are summed exactly and may pass nothing.
 
 *The first reservation.* As long as a ledger has no entry, nothing has been released, and its limits may still be
-chosen: where neither set has room for a first cost that is within the budget, the ledger turns to plain sums of the
-whole budget. Every entry then has no place in the Gaussian sums, which says so to whoever adds them up, until there is
-no entry again.
+chosen. If neither set has room for a first cost within the budget, the ledger turns to plain sums of the whole budget.
+From then on no entry has a place in the Gaussian sums, until there is no entry again. The missing places tell every
+later sum that only plain sums are kept.
 
 References
 ----------
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Process:
-    """One process, told apart from every other that had or will have its number.
+    """One process, distinguished from every other that had or will have its number.
 
-    Where the system has no /proc, a process is known by its number alone, and one whose number was given to another
-    passes for running.
+    On systems without /proc a process is identified by its number alone. An ended process then appears to be running if
+    its number was reused.
     """
 
     host: str  # name of the machine; machines that share a file must have different names
@@ -64,11 +64,11 @@ class Process:
 
     @classmethod
     def here(cls) -> Process:
-        """Return the process that asks."""
+        """Return the calling process."""
         return _process(os.getpid())
 
     def ended(self) -> bool:
-        """Whether it is certain that the process is gone; of another machine or container that is never certain."""
+        """Whether the process has certainly ended; of another machine or container that is never certain."""
         here = self.here()
         if (self.host, self.namespace) != (here.host, here.namespace):
             return False
@@ -91,7 +91,7 @@ class Process:
 
 @functools.cache
 def _process(pid: int) -> Process:
-    # A forked child has another number, so it does not find what its parent's cache holds.
+    # A forked child has another number, so it does not find its parent's cached value.
     namespace, boot = 0, ""
     with contextlib.suppress(OSError):
         namespace = os.stat("/proc/self/ns/pid").st_ino
@@ -112,7 +112,7 @@ def _state(pid: int) -> tuple[str, int]:
 
 
 class DrawnError(ValueError):
-    """What was to be given back had been marked as drawn."""
+    """An entry that was to be given back had been marked as drawn."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Entry:
 
     @property
     def promised(self) -> Privacy:
-        """What is promised of it: its cost, or an infinite epsilon where any of its noise came from a seed or so."""
+        """Its guarantee: its cost, or an infinite epsilon if a release of it is void (noise from a seed, say)."""
         promises = [release.promised for release in self.releases or ()]
         if self.seed is None and not any(math.isinf(one.epsilon) for one in promises):
             return self.privacy
@@ -175,7 +175,7 @@ class Entry:
 
 
 class Totals:
-    """What entries together take of a ledger's limits: exact, and brought up to date with each that comes or goes."""
+    """Exact sums of what entries take of a ledger's limits, updated with each entry added or removed."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         costs = list(entries)
@@ -186,7 +186,7 @@ class Totals:
         self.gaussian = Sums([entry.charge for entry in costs if entry.charge is not None])
 
     def with_one(self, entry: Entry, times: int = 1) -> Totals:
-        """Return them with an entry added, or by -1 taken out."""
+        """Return the totals with an entry added, or removed for ``times=-1``."""
         more = Totals()
         more.count = self.count + times
         more.unplaced = self.unplaced + times * (entry.charge is None)
@@ -221,11 +221,11 @@ class Draft(ABC):
 
     @abstractmethod
     def has_seed(self, mark: str) -> bool:
-        """Whether an entry's noise comes from the seed of which that is remembered."""
+        """Whether some entry's noise comes from the seed with this mark."""
 
     @abstractmethod
     def holders(self) -> list[Process]:
-        """Return who holds what is held."""
+        """Return the processes that hold entries."""
 
     @abstractmethod
     def _set(self, number: int, entry: Entry | None) -> None:
@@ -268,7 +268,7 @@ class Draft(ABC):
 class Entries(Draft, dict[int, Entry]):
     """All entries by number, in the order in which they were reserved.
 
-    Not in the order of commitment: of two fits at once, that tells which one had less to read.
+    The order of commitment is not kept: of two concurrent fits it would reveal which one had less to read.
     """
 
     def __init__(self, entries: Mapping[int, Entry], next_number: int, totals: Totals) -> None:
@@ -280,11 +280,11 @@ class Entries(Draft, dict[int, Entry]):
         return self.get(number)
 
     def has_seed(self, mark: str) -> bool:
-        """Whether an entry's noise comes from that seed."""
+        """Whether some entry's noise comes from the seed with this mark."""
         return any(entry.seed == mark for entry in self.values())
 
     def holders(self) -> list[Process]:
-        """Return who holds what is held."""
+        """Return the processes that hold entries."""
         return [entry.holder for entry in self.values() if entry.held]
 
     def _set(self, number: int, entry: Entry | None) -> None:
@@ -295,7 +295,7 @@ class Entries(Draft, dict[int, Entry]):
 
     @property
     def spent(self) -> list[Entry]:
-        """What is no longer only held."""
+        """Entries that are spent, not only held."""
         return [entry for entry in self.values() if not entry.held]
 
     @property
@@ -324,7 +324,7 @@ class MemoryStorage:
         return self.entries.totals
 
     def seed_mark(self, seed: int) -> str:
-        """Return the seed itself, which never leaves the process that it was given to."""
+        """Return the seed itself: it never leaves the process."""
         return str(seed)
 
     def transaction(self) -> AbstractContextManager[Draft]:
@@ -358,7 +358,7 @@ class _MemoryTransaction(transaction.Bracket[Entries]):
 
 
 class Taken(NamedTuple):
-    """The limits in force, and what is taken of each."""
+    """The limits in force, and the amount taken of each."""
 
     limits: Filter
     plain: Sums
@@ -373,7 +373,7 @@ class Taken(NamedTuple):
 
 
 def admitted(totals: Totals, limits: Filter, entry: Entry) -> Entry | None:
-    """Return an entry with its place in the Gaussian sums, if it has one; None if there is too little left for it."""
+    """Return an entry with its place in the Gaussian sums, if it has one; None if too little is left for it."""
     cost = entry.privacy
     in_force, plain, gaussian = Taken.of(totals, limits)
     plain = plain.with_one(plain_charge(cost))
@@ -387,16 +387,16 @@ def admitted(totals: Totals, limits: Filter, entry: Entry) -> Entry | None:
 
 
 def spent(entries: Entries, limits: Filter) -> Privacy:
-    """Return what all committed costs come to, had they been decided on beforehand.
+    """Return the sum of all committed costs, as if they had been decided beforehand.
 
-    The plain sum, or the epsilon at the budget's delta that an accountant finds (privacy.mixtures) where that
-    is less, or the plain sum of deltas more than the budget's.
+    This is the plain sum. It is an accountant's epsilon at the budget's delta (privacy.mixtures) if that is smaller, or
+    if the plain sum of deltas exceeds the budget's.
     """
     return _come_to(entries.spent, limits)
 
 
 def spending(entries: Entries, limits: Filter) -> list[Privacy]:
-    """Return what was spent after each of the committed costs, in the order in which they were reserved."""
+    """Return the sum spent after each committed cost, in the order of reservation."""
     return [_come_to(entries.spent[:count], limits) for count in range(1, len(entries.spent) + 1)]
 
 
@@ -411,20 +411,20 @@ def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
         return sums
     mu = compose_mu(entry.mu for entry in costs if entry.mu is not None)
     epsilon = mixture_epsilon(mu, (cost.epsilon for cost in others), down(left))
-    # Of two that are about the same, the one with the numbers that were asked for, if its delta is within the budget's.
+    # If the two are about equal, take the requested numbers, provided that their delta is within the budget's.
     asked_for = plain.delta <= Fraction(repr(budget.delta)) and sums.epsilon <= 1.001 * epsilon
     return sums if asked_for else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
 
 
 def is_void(entries: Entries) -> bool:
-    """Whether a release that was calibrated promises nothing, and with it all together."""
+    """Whether some calibrated release has no guarantee, and so all together have none."""
     return any(math.isinf(one.promised.epsilon) and not math.isinf(one.privacy.epsilon) for one in entries.spent)
 
 
 def promised(entries: Entries, limits: Filter) -> Privacy:
-    """Return what holds of all releases together, however their costs were chosen: what the limits in force promise.
+    """Return the guarantee of all releases together, however their costs were chosen: that of the limits in force.
 
-    That is the budget, for any limits; nothing where nothing was drawn, and an infinite epsilon once a release is void.
+    For any limits this is the budget. It is zero if nothing was drawn; its epsilon is infinite once a release is void.
     """
     budget = limits.budget
     if not any(entry.drawn or not entry.held for entry in entries.values()):
@@ -433,7 +433,7 @@ def promised(entries: Entries, limits: Filter) -> Privacy:
 
 
 def remaining(totals: Totals, limits: Filter) -> Privacy:
-    """Return the most that one more release of any kind may cost; all of the budget where there is no entry."""
+    """Return the most that one more release of any kind may cost; the whole budget if there is no entry."""
     in_force, plain, gaussian = Taken.of(totals, limits if totals.count else limits.whole)
     return in_force.left(plain, gaussian)
 
@@ -446,10 +446,10 @@ def affords(totals: Totals, limits: Filter, cost: Privacy, mu: float | None) -> 
 
 
 def fits_plainly(totals: Totals, limits: Filter, cost: Privacy) -> bool:
-    """Whether a further cost would keep to plain sums of the whole budget."""
+    """Whether plain sums of the whole budget admit a further cost."""
     return totals.plain.with_one(plain_charge(cost)).within(plain_charge(limits.budget))
 
 
 def within(costs: Iterable[Privacy], budget: Privacy) -> bool:
-    """Whether plain sums pass a budget by the slack that calibrations leave, at most."""
+    """Whether plain sums exceed a budget by at most the slack of calibrations."""
     return Sums(list(map(plain_charge, costs))).within(plain_charge(budget))

@@ -1,14 +1,15 @@
 """A ledger's entries in a file that any number of processes and threads share: a database of SQLite.
 
-A transaction takes the file's lock at its beginning, and what it changes is on the disk before it ends: pages that it
-overwrites go to a journal beside the file first, which takes a killed process's half of a change back. One row holds
-budget, limits and the exact totals of all entries, so that a step reads two rows, whatever there are. Each row has a
-SHA-256, and the totals are compared with the rows when a ledger is opened: that finds damage, not whoever edits both.
+A transaction takes the file's lock at its beginning, and its changes are on the disk before it ends. Pages to be
+overwritten are first copied to a journal beside the file, from which a killed process's unfinished change is undone.
+One row holds budget, limits and the exact totals of all entries, so a step reads two rows, however many there are. Each
+row has a SHA-256. The totals are compared with the rows when a ledger is opened. This finds damage, not an editor who
+changes both.
 
-A connection is opened for each transaction, and a fork waits until there is none: a child would take its parent's
+A connection is opened for each transaction. A fork waits until none is open, since a child would take its parent's
 locks for its own. POSIX locks end when the process closes the file under any other handle, so nothing here opens it.
 
-Releases are recorded without their values: everything that says what was promised, and the shapes of the arrays.
+Releases are recorded without their values: the record has the guarantee and its parts, and the shapes of the arrays.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _SCHEMA = {
 # takes twenty times as long.
 _DURABLE = "PRAGMA journal_mode = PERSIST", "PRAGMA synchronous = FULL"
 _ROWS = "SELECT number, held, seed, content, sha256 FROM entry"
-_NEW = ".new"  # how the name of a file ends in which a ledger is made
-#: Seconds between attempts to get a lock, and of all of them.
+_NEW = ".new"  # suffix of the temporary file in which a new ledger is made
+#: Seconds between attempts to get a lock, and seconds for all attempts.
 _PAUSE, _PATIENCE = 0.001, 60.0
 
-# Of all ledger files of this process: only between two transactions is there nothing that a fork would tear apart.
+# One lock for all ledger files of this process. A fork must wait for it, since it would tear a transaction apart.
 _turn = transaction.Turn()
 _fork = transaction.Bracket[None](_turn)
 
@@ -96,13 +97,13 @@ class LedgerFile:
 
     @staticmethod
     def budget_of(path: str) -> Privacy:
-        """Return the budget of a ledger that exists."""
+        """Return the budget of an existing ledger."""
         with _Transaction(path, "BEGIN") as rows:
             return rows.limits.budget
 
     @property
     def limits(self) -> Filter:
-        """The limits on what entries come to."""
+        """The limits on the sums of entries."""
         return self._limits[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,8 +124,8 @@ class LedgerFile:
     def seed_mark(self, seed: int) -> str:
         """Return a hash of a seed: slow, and salted with this ledger's identity.
 
-        Whoever reads the file can still try seeds out, and a small one is found. What that gives away was never
-        protected: a release of a seed has no guarantee.
+        A reader of the file can still try seeds out, and will find a small one. No guarantee is lost by that: a release
+        from a seed has none.
         """
         digits, salt = str(seed).encode(), str(self.identity).encode()
         return hashlib.scrypt(digits, salt=salt, n=1 << 14, r=8, p=1, dklen=16).hex()
@@ -137,7 +138,7 @@ class LedgerFile:
         return _Transaction(self.path, "BEGIN", self)
 
     def check(self, rows: _Rows) -> None:
-        """Refuse a file that is not the one that was opened."""
+        """Refuse a file other than the one that was opened."""
         stored = rows.limits.budget
         if stored != self.budget:
             raise ValueError(f"budget must be that of the ledger file {self.path!r}, {stored!r}; got {self.budget!r}")
@@ -175,11 +176,11 @@ class _Rows(Draft):
         return next(map(self._entry, self._run(f"{_ROWS} WHERE number = ?", number)), None)
 
     def has_seed(self, mark: str) -> bool:
-        """Whether an entry's noise comes from that seed."""
+        """Whether some entry's noise comes from the seed with this mark."""
         return bool(self._run("SELECT 1 FROM entry WHERE seed = ?", mark))
 
     def holders(self) -> list[Process]:
-        """Return who holds what is held."""
+        """Return the processes that hold entries."""
         return [self._entry(row).holder for row in self._run(f"{_ROWS} WHERE held")]
 
     def _set(self, number: int, entry: Entry | None) -> None:
@@ -194,7 +195,7 @@ class _Rows(Draft):
         self._is_changed = True
 
     def keep(self) -> None:
-        """Write what was changed, if anything was."""
+        """Write any changes."""
         if self._is_changed:
             self._content |= {"next_number": self.next_number, "n_changes": self.n_changes + 1}
             self._content |= {"totals": self.totals.to_dict(), "digests": f"{self._digests:x}"}
@@ -207,11 +208,11 @@ class _Rows(Draft):
         return self._run(f"{_ROWS} ORDER BY number")
 
     def entries(self, rows: list[tuple[Any, ...]]) -> Entries:
-        """Return what rows hold."""
+        """Return the entries that rows hold."""
         return Entries({row[0]: self._entry(row) for row in rows}, self.next_number, self.totals)
 
     def check_whole(self) -> None:
-        """Refuse a database that is damaged, none of a ledger, or whose totals are not those of its entries."""
+        """Refuse a damaged database, one that is no ledger, or totals other than the sums of its entries."""
         names = ("application_id", "user_version", "integrity_check")
         found = [self._run(f"PRAGMA {name}") for name in names]
         schema, rows = self._run("SELECT name, sql FROM sqlite_master"), self.all()
@@ -240,7 +241,8 @@ class _Transaction(transaction.Bracket[_Rows]):
     def __init__(self, path: str, begin: str, ledger: LedgerFile | None = None) -> None:
         super().__init__(_turn)
         self._path, self._begin, self._ledger = path, begin, ledger
-        # The only one: a statement that an interrupt has stopped would hold the lock as long as another's traceback.
+        # No other connection is open: a statement stopped by an interrupt would hold the lock as long as another's
+        # traceback.
         self._cursor: sqlite3.Cursor | None = None
 
     def _open(self) -> _Rows:
@@ -285,7 +287,7 @@ def is_ledger(path: str) -> bool:
                 header = file.read(72)
         except OSError:
             return False
-    # Where a database of SQLite says whose it is.
+    # Header field of SQLite that identifies the application.
     return header.startswith(b"SQLite format 3\0") and header[68:] == _APPLICATION.to_bytes(4, "big")
 
 
@@ -327,7 +329,7 @@ def _make(path: str, limits: Filter) -> None:
             for name, value in (("application_id", _APPLICATION), ("user_version", _VERSION)):
                 connection.execute(f"PRAGMA {name} = {value}")
             connection.execute("COMMIT")
-        # Unlike a renaming, it fails where a file has the name.
+        # Unlike renaming, this fails if a file has the name.
         with suppress(FileExistsError):
             os.link(new, path)
     finally:
@@ -338,7 +340,7 @@ def _make(path: str, limits: Filter) -> None:
 
 
 def _only_name(path: str) -> os.stat_result:
-    """Return what a file is; refuse one of several names, of which each may have a journal of its own."""
+    """Return the status of a file; refuse one with several names, since each name may have its own journal."""
     try:
         found = os.stat(path)
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
@@ -375,7 +377,7 @@ def _run(path: str, cursor: sqlite3.Cursor, statement: str, *values: Any) -> lis
 
 @contextmanager
 def _said(path: str) -> Iterator[None]:
-    """Say in which file it was that SQLite met an error, and of which kind."""
+    """Name the file and the kind of error when SQLite raises one."""
     try:
         yield
     except sqlite3.Error as error:
@@ -414,7 +416,7 @@ def _code(error: sqlite3.Error) -> int:
 
 @contextmanager
 def _well_formed(path: str) -> Iterator[None]:
-    """Say which file it was that did not hold what it should."""
+    """Name the file when its content is not well-formed."""
     try:
         yield
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -430,7 +432,7 @@ def _sha256(text: str) -> str:
 
 
 def _intact(content: str, sha256: str, number: str = "") -> Any:
-    """Return what a row says, if it is as it was written."""
+    """Return a row's content, after checking that it is unchanged since it was written."""
     if not isinstance(content, str) or _sha256(number + content) != sha256:
         raise ValueError("a checksum does not match its row")
     return from_json(content)

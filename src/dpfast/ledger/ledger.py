@@ -1,4 +1,4 @@
-"""What may be spent and what has been: the Ledger that adds guarantees up (dpfast.ledger.entries)."""
+"""The Ledger: a budget, the costs spent of it, and the sum of all guarantees (dpfast.ledger.entries)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Accounting = Literal["gaussian", "basic"]
 
 
 class Costed(Protocol):
-    """An estimator, as far as a ledger asks what a fit of it costs."""
+    """An estimator, as far as a ledger needs to know: the cost of a fit."""
 
     def _cost(self) -> tuple[Privacy, float | None]: ...
 
@@ -56,32 +56,32 @@ class Costed(Protocol):
 class BudgetExceeded(ValueError):
     """A release would cost more than the ledger has left; nothing was spent.
 
-    Searches and cross-validations of scikit-learn make a score of NaN of any error in a fit, and warn of it
-    (`sklearn.exceptions.FitFailedWarning`), unless they are given ``error_score="raise"``: give them that.
+    In searches and cross-validations scikit-learn turns any error in a fit into a score of NaN, with a warning
+    (`sklearn.exceptions.FitFailedWarning`). Give them ``error_score="raise"``.
     """
 
 
 class Ledger:
     """The budget of one table of people: everything released about them is recorded and added up here.
 
-    A release is paid for in two steps: its cost is reserved before any data is read and committed when its noise has
-    been drawn; a fit that fails in between gives its reservation back. Clones and copies of an estimator share its
-    ledger, in any number of threads. An in-memory ledger does not travel to other processes, where copies could
-    each spend the whole budget.
+    A release is paid for in two steps. Its cost is reserved before any data is read, and committed when its noise has
+    been drawn. A fit that fails in between gives its reservation back. Clones and copies of an estimator share its
+    ledger, in any number of threads. An in-memory ledger does not travel to other processes, where copies could each
+    spend the whole budget.
 
-    A ledger with a `path` is a file, shared by every process that opens it; it pickles, and works in forked and spawned
-    processes. Each step is one transaction: locked, checksummed, and on disk before it returns, so that no crash loses
-    what was spent. Releases come back from it without their values. What a process had reserved when it died stays
-    counted, since its noise may have been seen, until somebody who knows settles it (see `abandoned`).
+    A ledger with a `path` is a file, shared by every process that opens it. It pickles, and works in forked and spawned
+    processes. Each step is one transaction: locked, checksummed, and on disk before it returns, so a crash loses
+    nothing of the sum spent. Releases read from the file come without their values. A reservation stays counted if its
+    process dies, since its noise may have been seen, until somebody who knows settles it (see `abandoned`).
 
-    By "gaussian" composition a ledger takes many more fits than epsilons and deltas add up to: ten at (0.1, 1e-7) cost
-    0.204 at a delta of 1e-4. It keeps the sum of squares of mu of what is Gaussian, and beside it sums of what is not
-    (`split`); what is released keeps either to those limits or to plain sums. The budget holds however costs are
-    chosen, also in view of what was released before [1]_.
+    By "gaussian" composition a ledger admits many more fits than plain sums of epsilons and deltas do: ten at (0.1,
+    1e-7) cost 0.204 at a delta of 1e-4. It keeps the sum of squares of mu of Gaussian releases, and beside it sums for
+    the others (`split`). All releases together are within those limits, or within plain sums. The budget holds however
+    costs are chosen, also in view of earlier releases [1]_.
 
-    ``with ledger:`` has it pay for all fits in the block that have no ledger of their own; of blocks in blocks the
-    innermost one does. Threads that are started there do not inherit it, and are refused fits without a ledger. A block
-    is left where it was entered, and is not entered in a generator.
+    ``with ledger:`` makes it pay for all fits in the block that have no ledger of their own; of nested blocks the
+    innermost one pays. Threads started in the block do not inherit it, and are refused fits without a ledger. A block
+    must be left where it was entered, and cannot be entered in a generator.
 
     Parameters
     ----------
@@ -96,20 +96,19 @@ class Ledger:
         How guarantees add up: by default "gaussian", or as it was for a file that exists. By "basic" composition the
         budget is the plain sum of epsilons, and of deltas.
     split : Split, optional
-        The limits that "gaussian" composition keeps to, as shares of the budget, fixed when the ledger is made: by
-        default plain sums have half of delta, and releases that are not Gaussian, beside those that are, a tenth of
-        epsilon and of delta. A first reservation that no limit has room for, and the budget has, makes the ledger one
-        of plain sums.
+        The limits of "gaussian" composition, as shares of the budget, fixed when the ledger is made. By default plain
+        sums have half of delta; non-Gaussian releases, beside the Gaussian ones, have a tenth of epsilon and of
+        delta. If a first reservation is within the budget but not within these limits, the ledger turns to plain sums.
     unit : {"row", "person"}, optional
-        Whose data all guarantees are for, by default that of the first reservation: guarantees for rows and for persons
-        who own several do not add up. "row" is a row of the tables that are fitted, of a panel a donor, of trajectories
-        one of them; "person" is what `groups` makes of rows. One ledger is for one table of people, each of them a row
-        of it, or each of them a group: which rows are the same person's is for its owner to know.
+        Whose data all guarantees are for, by default the unit of the first reservation. Guarantees for rows do not add
+        up with those for persons with several rows. A "row" is a row of the fitted tables (a donor of a panel, one
+        trajectory of trajectories). A "person" is a group of rows, as given by `groups`. One ledger is for one table of
+        people, each of them one row or one group. Its owner has to know which rows belong to the same person.
 
     Raises
     ------
     ValueError, TypeError, OSError
-        If an argument is not of its kind, or the file is damaged, is no ledger, is hard-linked, has another budget,
+        If an argument is not of its kind. If the file is damaged, is no ledger, is hard-linked, has another budget,
         composition, split or unit, or cannot be read or made; it is then left as it is.
 
     References
@@ -141,7 +140,8 @@ class Ledger:
             raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
         limits = _limits(budget, composition, split)
         self._budget = budget
-        # Who else is to know of a release as soon as it is made: whoever pays, where this ledger is of a single fit.
+        # Callback that learns of each release as soon as it is made: that of the payer, if this ledger is of a single
+        # fit.
         self._told: Callable[[Release], None] | None = None
         self._unit = None if unit is None else unit_value(unit)
         self._storage: MemoryStorage | LedgerFile = MemoryStorage(limits) if path is None else _file(path, limits)
@@ -151,7 +151,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a ledger file that exists, whatever its budget is; none is made.
+        """Open an existing ledger file, whatever its budget is; none is made.
 
         Raises
         ------
@@ -177,29 +177,29 @@ class Ledger:
 
     @property
     def spent(self) -> Privacy:
-        """What all committed costs come to, if they were decided beforehand: a measure of use, and no promise.
+        """Sum of all committed costs, as if they had been decided beforehand: a measure of use, not a guarantee.
 
-        Their plain sum or, by "gaussian" composition, the epsilon at the budget's delta where that is less. Where a
-        cost was chosen in view of earlier results, a sum of what was spent may be passed; `promised` holds of any.
+        This is their plain sum. By "gaussian" composition it is the epsilon at the budget's delta, if smaller. If a
+        cost was chosen in view of earlier results, the true cost may exceed this sum; `promised` holds in any case.
         """
         return spent(self._storage.read(), self._limits)
 
     @property
     def costs(self) -> tuple[Privacy, ...]:
-        """What was committed, one by one, in the order in which it was reserved."""
+        """The committed costs, one by one, in the order of reservation."""
         return tuple(entry.privacy for entry in self._storage.read().spent)
 
     @property
     def spending(self) -> tuple[Privacy, ...]:
-        """`spent` as it was after each of the committed costs, in the order in which they were reserved."""
+        """`spent` as it was after each of the committed costs, in the order of reservation."""
         return tuple(spending(self._storage.read(), self._limits))
 
     @property
     def promised(self) -> Privacy:
-        """What holds of all releases together, however their costs were chosen.
+        """Guarantee of all releases together, however their costs were chosen.
 
-        It is what the limits in force promise: the budget, as soon as something is drawn. Its epsilon is infinite once
-        a seed, or a printed calibration, has voided a release.
+        It is the guarantee of the limits in force: the budget, as soon as something is drawn. Its epsilon is infinite
+        once a seed, or a printed calibration, has voided a release.
         """
         return promised(self._storage.read(), self._limits)
 
@@ -211,7 +211,7 @@ class Ledger:
         label: str | None = None,
         unit: str | None = None,
     ) -> Axes:
-        """Draw what was spent, fit after fit, against the budget.
+        """Plot the spending, fit after fit, against the budget.
 
         Parameters
         ----------
@@ -233,15 +233,15 @@ class Ledger:
 
     @property
     def unit(self) -> Unit | None:
-        """Whose data all guarantees are for; None as long as neither a reservation nor the caller has said."""
+        """Whose data all guarantees are for; None until a reservation or the caller has set it."""
         return self._unit or self._storage.totals().unit
 
     @property
     def remaining(self) -> Privacy:
-        """What can still be reserved: the most that one more release may cost, of whatever kind.
+        """The most that one more release of any kind may cost.
 
-        By "basic" composition the budget less what is spent and what is reserved. By "gaussian" composition Gaussian
-        releases have more left, which `affords` counts.
+        By "basic" composition this is the budget minus the costs spent and reserved. By "gaussian" composition more is
+        left for Gaussian releases; `affords` counts them.
         """
         return remaining(self._storage.totals(), self._limits)
 
@@ -252,7 +252,7 @@ class Ledger:
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """What is held at the moment, by any thread or process, oldest first."""
+        """All reservations held at the moment, by any thread or process, oldest first."""
         entries = self._storage.read().items()
         return tuple(Reservation(self, entry, number) for number, entry in entries if entry.held)
 
@@ -260,9 +260,9 @@ class Ledger:
     def abandoned(self) -> tuple[Reservation, ...]:
         """Reservations whose process has ended: it was killed, or the machine restarted.
 
-        They stay counted until they are settled: by `Reservation.forfeit`, or, where nothing drawn under them has left
-        the dead process, by `Reservation.give_back`. Processes of other machines and containers are never taken for
-        ended; their reservations are among `reservations`.
+        They stay counted until they are settled by `Reservation.forfeit`. If nothing drawn under one has left the dead
+        process, `Reservation.give_back` may settle it instead. A process of another machine or container never counts
+        as ended; its reservations are among `reservations`.
         """
         return tuple(reservation for reservation in self.reservations if reservation.abandoned)
 
@@ -272,8 +272,8 @@ class Ledger:
     ) -> Reservation:
         """Hold a cost before data is read.
 
-        An interrupt between this call and what is done with its value leaves the cost reserved, and among
-        `reservations`; `reserving` has no such moment.
+        An interrupt just after this call, before its value is used, leaves the cost reserved and among `reservations`.
+        `reserving` has no such moment.
 
         Parameters
         ----------
@@ -285,13 +285,13 @@ class Ledger:
             The seed that the noise will come from, if it comes from one. It buys no guarantee, and a second release of
             the same seed would let anybody subtract the noise: a ledger takes each seed once.
         mu : float, optional
-            Gaussian-differential-privacy parameter of all that will be released, where that is known before it is: by
-            "gaussian" composition it then costs no delta. `commit` holds releases to it.
+            Gaussian-differential-privacy parameter of all releases to come, if it is known beforehand. By "gaussian"
+            composition the reservation then costs no delta. `commit` checks releases against it.
 
         Returns
         -------
         Reservation
-            To be committed with the releases it pays for, or given back; a context manager that does the latter.
+            To be committed with the releases it pays for, or given back; leaving it as a context manager gives it back.
 
         Raises
         ------
@@ -306,9 +306,9 @@ class Ledger:
     def reserving(
         self, privacy: Privacy, *, unit: Unit = "row", random_state: int | None = None, mu: float | None = None
     ) -> Reservation:
-        """Prepare a reservation that ``with`` makes, and gives back if it is not committed: whatever interrupts it.
+        """Prepare a reservation: ``with`` makes it, and gives it back if it is not committed, whatever interrupts it.
 
-        What `reserve` raises of a ledger's state, ``with`` raises.
+        The errors that `reserve` raises for a ledger's state are raised by ``with``.
         """
         if not isinstance(privacy, Privacy):
             raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(privacy).__name__}")
@@ -330,7 +330,7 @@ class Ledger:
         Parameters
         ----------
         cost : Privacy or estimator
-            What each of them costs; of an estimator, what a fit does.
+            Cost of each of them; an estimator stands for the cost of a fit.
         mu : float, optional
             As for `reserve`; an estimator knows its own.
 
@@ -374,7 +374,7 @@ class Ledger:
                     "alike need a ledger each"
                 )
             number = draft.hold(entry)
-            # Known before it is written: an interrupt right after that must find what to give back.
+            # Set before the entry is written: after an interrupt right then, it must be known which entry to give back.
             reservation._entry = _claims[self._claim(number)] = entry
             reservation._number = number
 
@@ -385,32 +385,36 @@ class Ledger:
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
-        # A printed calibration that misses its claim is counted by what it claims.
+        # A printed calibration that misses its claim is counted at its claim.
         mu = release.mu if release.guaranteed else None
         with self.reserving(release.privacy, unit=release.unit, mu=mu) as reservation:
             reservation.commit(release)
 
     def to_dp_accounting(self) -> Any:
-        """Export what is counted as a ``ComposedDpEvent`` of the dp-accounting package, whose sums may be tighter.
+        """Export the ledger as a ``ComposedDpEvent`` of the dp-accounting package; its sums may be tighter.
 
-        Made of one event for each release: Gaussian where the release is Gaussian-differentially private, and where it
-        is purely private the Gaussian that promises no more; non-private where it promises nothing; unsupported, so
-        that accountants refuse it, where it is approximately private without being either. What is reserved or
-        forfeited is exported by its cost. Releases of disjoint parts of the rows are exported as if they were of the
-        same people: accountants then find more than was spent. An event's noise multiplier is relative to what one
-        person can move under the ledger's own adjacency: use accountants with their default neighbouring relation.
+        There is one event for each release:
+
+        - Gaussian, if the release is Gaussian-differentially private;
+        - Gaussian, with a guarantee no stronger than the release's, if it is purely private;
+        - non-private, if it has no guarantee;
+        - unsupported, so that accountants refuse it, if it is approximately private and none of the above.
+
+        A reserved or forfeited cost is exported as such. Releases of disjoint parts of the rows are exported as if they
+        were of the same people, so accountants find more than was spent. An event's noise multiplier is relative to the
+        most that one person can move under the ledger's own adjacency: use accountants with their default neighbouring
+        relation.
         """
         return composed_event(self._storage.read())
 
     def summary(self) -> DataFrame:
-        """Tabulate the releases; `report` says in words what they promise together.
+        """Tabulate the releases; `report` describes their joint guarantee in words.
 
         Returns
         -------
         pandas.DataFrame
-            A row a release, in the order in which they were paid for. Columns ``name``; ``mechanism``; ``epsilon`` and
-            ``delta``, what it was calibrated for; ``guarantee``, in words, which is void where noise came from a seed;
-            ``unit``; ``time``.
+            One row per release, in the order of payment. Columns ``name``; ``mechanism``; ``epsilon`` and ``delta`` of
+            the calibration; ``guarantee``, in words (void if the noise came from a seed); ``unit``; ``time``.
 
         Raises
         ------
@@ -432,8 +436,8 @@ class Ledger:
         return tabulated({"release": range(1, len(releases) + 1)}, columns)
 
     def report(self) -> str:
-        """Say in plain words what has been promised, spent and released: several lines, made of public numbers only."""
-        # What a release is called is its maker's, and must not read like a line of the ledger's own.
+        """Describe the guarantee, the sum spent and the releases in plain words: lines of public numbers only."""
+        # A release's name comes from its maker, and must not read like a line of the ledger.
         return "\n".join(map(printed, report_lines(self._limits, self._unit, self._storage.read())))
 
     def __enter__(self) -> Self:
@@ -451,7 +455,7 @@ class Ledger:
         return self._storage.limits
 
     def _check_limits(self, asked: Filter, *, is_asked: bool) -> None:
-        """Refuse to take a file's limits for other ones."""
+        """Refuse limits that differ from those of the file."""
         if is_asked and asked != self._limits:
             raise ValueError(
                 f"composition and split must be those of the ledger file {self.path!r}, {self.composition!r} and fixed "
@@ -459,7 +463,7 @@ class Ledger:
             )
 
     def _check_unit(self, totals: Totals, unit: Unit) -> None:
-        """Refuse to add up guarantees for rows and for persons."""
+        """Refuse to add up guarantees for rows with those for persons."""
         for own in (self._unit, totals.unit):
             if own not in (None, unit):
                 raise ValueError(
@@ -480,7 +484,7 @@ class Ledger:
         _claims.pop(self._claim(number), None)
 
     def _forfeit_rest(self, number: int, releases: tuple[Release, ...]) -> None:
-        """Commit what was released before a failure, or nothing where that is not what was reserved; once."""
+        """Commit the releases made before a failure, or nothing if they were not reserved; once."""
         with self._storage.transaction() as draft:
             entry = draft.find(number)
             if entry is None or not entry.held:
@@ -559,7 +563,7 @@ _claims: dict[tuple[object, int], Entry] = {}
 
 
 def paying(ledger: Ledger | None, privacy: Privacy) -> Ledger:
-    """Return the ledger that pays: the one given, that of the block of code, or one for this fit alone."""
+    """Return the ledger that pays: the given one, the one of the block of code, or a new one for this fit alone."""
     own = ledger_of_block() if ledger is None else ledger
     return Ledger(privacy, composition="basic") if own is None else own
 
@@ -592,19 +596,19 @@ def _budget_of(path: object) -> Privacy:
 def _own_path(path: object) -> str:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise TypeError(f"path must be a path, got a {type(path).__name__}")
-    # The file's own path: a link, if replaced, would part from what it points to.
+    # The file's resolved path: a link, if replaced, would no longer lead to this file.
     return os.path.realpath(path)
 
 
 def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
-    """Record what a reservation paid for, at the time when it was made."""
+    """Record the releases that a reservation paid for, with the time of the reservation."""
     for release in releases:
         release._recorded_at(draft.held(number).since)
     draft.spend(number, releases)
 
 
 def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
-    """Refuse to record what was not reserved: a cost, an adjacency, a unit."""
+    """Refuse releases with a cost, adjacency or unit other than the reserved one."""
     cost = entry.privacy
     for release in releases:
         if not isinstance(release, Release):
@@ -622,27 +626,27 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
 
 
 def _check_kept(releases: list[Release], cost: Privacy) -> None:
-    """Refuse what costs more than was reserved, of releases that may all have seen the same person.
+    """Refuse releases above the reserved cost, counting together those that may all have seen the same person.
 
-    Parts of the rows that were split without looking at them are of different people. Given the split, one person is
-    in one part, and what is released of the others is the same with and without that person's record: what this person
-    is promised is what holds of the releases of that part and of all rows together. A mixture over splits, whose law is
-    the same for neighbouring tables, of pairs that keep to (epsilon, delta) keeps to it. So the reservation need hold
-    the most that any part costs, and not their sum.
+    Parts of the rows that were split without looking at them are of different people. Given the split, one person is in
+    one part. The releases of the other parts are the same with and without that person's record. So this person's
+    guarantee is the one of the releases of that part and of all rows together. The law of the split is the same for
+    neighbouring tables, and a mixture over splits of pairs that are (epsilon, delta)-indistinguishable is so too. The
+    reservation therefore need cover only the most that any part costs, not the sum over parts.
     """
     if within((release.privacy for release in releases), cost):
         return
-    # Gaussian releases of one joint calibration cost less together than their sum; what else there is adds to them.
+    # Gaussian releases of one joint calibration cost less together than their sum; the other costs are added to them.
     if not any(_compose(joint, releases, cost) for joint in (_has_mu, _is_gaussian)):
         raise ValueError(f"the releases cost more than the reserved {cost}")
 
 
 def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Privacy) -> bool:
-    """Whether some releases by their mus, and the others by the sums of their epsilons and deltas, keep to a cost.
+    """Whether releases are within a cost: some by their mus, the others by the sums of their epsilons and deltas.
 
-    In whichever order they were made: trade-off functions compose by a product that commutes, adaptively too (Dong,
-    Roth, Su 2022, Theorem 3.2), so that those with a mu are one Gaussian release beside the others. Picks of a range,
-    beside Gaussian releases, by `dpfast.privacy.picks_delta`, which holds for every order, too.
+    The order of the releases does not matter: trade-off functions compose by a product that commutes, adaptively too
+    (Dong, Roth, Su 2022, Theorem 3.2). So those with a mu are one Gaussian release beside the others. Picks of a range,
+    beside Gaussian releases, compose by `dpfast.privacy.picks_delta`, which also holds for every order.
     """
     others = [release.privacy for release in releases if not joint(release)]
     epsilon = cost.epsilon - math.fsum(one.epsilon for one in others)
@@ -656,7 +660,7 @@ def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Pr
 
 
 def _range_of(release: Release) -> float | None:
-    """Return the range of a pick, if it is one by its other costs too."""
+    """Return the range of a pick; None if the release is not a pick by its other costs."""
     length, mu = release.log_range, release.mu
     if length is None or mu is None or release.privacy.delta > 0.0:
         return None
@@ -664,7 +668,7 @@ def _range_of(release: Release) -> float | None:
 
 
 def _mu_of(release: Release) -> float:
-    """Return the mu of a release; infinite where it has none."""
+    """Return the mu of a release; infinite if it has none."""
     if release.mu is not None:
         return release.mu
     is_pure = release.privacy.delta == 0.0 and math.isfinite(release.privacy.epsilon)

@@ -1,4 +1,4 @@
-"""The record of one joint calibration: what left, under which promise, with how much noise."""
+"""The record of one joint calibration: the released arrays, their guarantee and their noise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unit_value(value: object) -> Unit:
 
 
 def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
-    """Return what is promised of releases that cost so much together: no more than of the weakest of them."""
+    """Return the guarantee of releases with this joint cost: no more than that of the weakest of them."""
     spoilt = [one for one in releases if one.reproducible or not one.guaranteed]
     return replace([*spoilt, *releases][0], privacy=privacy).guarantee
 
@@ -45,7 +45,7 @@ def header_of(releases: Sequence[Release], privacy: Privacy, **said: Any) -> dic
 
 
 def guarantee_html(releases: Sequence[Release], privacy: Privacy) -> str:
-    """Say what is promised of releases together, so that nobody overlooks where it is nothing."""
+    """Return the same guarantee as HTML, with emphasis if there is none."""
     said = guarantee_of(releases, privacy)
     return facts([("guarantee", said)]) if said == str(privacy) else caution(f"Guarantee: {said}")
 
@@ -68,7 +68,7 @@ def releases_html(releases: Sequence[Release], most: int = 12) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One joint calibration of noise and the arrays that left under it; immutable.
+    """One joint calibration of noise and the arrays released under it; immutable.
 
     Everything in it is public: the arrays have their noise, the rest are functions of public numbers.
 
@@ -77,8 +77,8 @@ class Release:
     name, mechanism : str
         What was released, in words, and the law of the noise.
     privacy : Privacy
-        What the noise of all the arrays together was calibrated for, and what it costs a ledger; `promised` says
-        whether it is a guarantee.
+        Guarantee that the noise of all the arrays together was calibrated for, and its cost to a ledger. `promised`
+        says whether the guarantee holds.
     values : mapping of str to ndarray
         The released arrays; copied (unless they are read-only and own their memory) and made read-only.
     scales : mapping of str to float
@@ -90,26 +90,26 @@ class Release:
     calibration : {"sound", "paper"}
         Whether the scale is the proved one or the printed one.
     guaranteed : bool
-        False where the printed calibration does not meet its claim: `privacy` is then what was claimed.
+        False if the printed calibration does not meet its claim: `privacy` is then the unmet claim.
     reproducible : bool
         True if the noise came from a seed, which voids the guarantee, for anybody: from two releases of one seed the
         noise can be subtracted without knowing it.
     time : str
-        When the budget for it was reserved (ISO 8601, UTC), set by the ledger; before, when it was made. What lies
-        between the two is the time that reading the data took, which depends on the data.
+        When the budget for it was reserved (ISO 8601, UTC), set by the ledger; until then, when it was made. The
+        difference is the time that reading the data took, and depends on the data.
     shapes : mapping of str to tuple of int, optional
-        Shape of each array; to be given only where the values are not kept, as in a ledger's file.
+        Shape of each array; to be given only if the values are not kept, as in a ledger's file.
     sample : tuple of int, optional
-        Rows in the secret sample that the array "xx" was summed over, and in all; None where none was drawn.
+        Number of rows in the secret sample that the array "xx" was summed over, and of all rows; None without a sample.
     unit : {"row", "person"}, default "row"
-        Whose data `privacy` is for: a row of the table that was fitted (of a panel a donor, of trajectories one of
-        them), or all rows that one person owns, where `groups` said whose rows are whose.
+        Whose data `privacy` protects. A "row" is a row of the fitted table (a donor of a panel, one trajectory of
+        trajectories). A "person" is all rows of one person, as given by `groups`.
     part : str, optional
-        Which of the disjoint parts of the rows it was made from, where they were split without looking at them
+        Which of the disjoint parts of the rows it was made from, if the split did not look at the rows
         (`dpfast.select`). Among the releases of one reservation, those of different parts are of different people.
     log_range : float, optional
-        Length of an interval that holds all log likelihood ratios between neighbouring tables, where such picks are
-        composed by it (`dpfast.privacy.picks_delta`).
+        Length of an interval that contains all log likelihood ratios between neighbouring tables, for picks composed by
+        this length (`dpfast.privacy.picks_delta`).
 
     Examples
     --------
@@ -151,11 +151,11 @@ class Release:
             object.__setattr__(self, name, MappingProxyType(dict(mapping)))
 
     def _check_readable(self) -> None:
-        """Refuse a release whose record could not be read again: nobody would open a ledger's file that held it."""
+        """Refuse a release whose record could not be read again: no ledger could open a file with it."""
         Release.from_dict(self.to_dict(values=False))
 
     def _recorded_at(self, time: str) -> None:
-        """Take the time of the reservation that pays for it: the ledger's part, when it records a release."""
+        """Take the time of the reservation that pays for it; called by the ledger when it records a release."""
         object.__setattr__(self, "time", time)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -190,14 +190,14 @@ class Release:
 
     @property
     def promised(self) -> Privacy:
-        """The guarantee as a number: `privacy`, or an infinite epsilon where that is not reached, or void."""
+        """The guarantee as a number: `privacy`, or an infinite epsilon if it is void or was not reached."""
         if self.guaranteed and not self.reproducible:
             return self.privacy
         return Privacy.of_sum(math.inf, self.privacy.delta, self.privacy.adjacency)
 
     @property
     def guarantee(self) -> str:
-        """What is promised of this release, in one line."""
+        """The guarantee of this release, in one line."""
         if math.isinf(self.privacy.epsilon):
             return "none: exact, no noise"
         if not self.guaranteed:
@@ -221,7 +221,7 @@ class Release:
     def to_dict(self, *, values: bool = True) -> dict[str, Any]:
         """Return plain Python numbers and lists, ready for JSON, with or without the released arrays.
 
-        "epsilon" is that of `promised`, so infinite where a seed or a printed calibration leaves no guarantee;
+        "epsilon" is the one of `promised`, so infinite if a seed or a printed calibration voids the guarantee.
         "calibrated_epsilon" is that of `privacy`.
         """
         plain = ("name", "mechanism", "unit", "guarantee", "guaranteed", "calibration", "reproducible", "mu", "time")

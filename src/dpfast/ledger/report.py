@@ -1,7 +1,7 @@
 """A ledger for its readers: in plain words, and as events of Google's dp-accounting package.
 
-The words are for those who do not know what epsilon is; that package's numerical accountants may compose the events
-more tightly.
+The words are for readers who do not know epsilon. The events are for that package's numerical accountants, whose
+composition may be tighter.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TOGETHER = "; those of one fit were calibrated together: the ledger counts its 
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")
 # Fewer of them are easier to read one by one.
 _FEW = 3
-#: What is said beside what is promised, and beside what was spent.
+#: Texts printed beside the guarantee, and beside the sum spent.
 OF_LIMITS = "by the limits in force, however costs were chosen"
 IF_BEFOREHAND = "if all costs were decided beforehand"
 _VOID = "no guarantee: what follows voids that of all releases together"
 
 
 def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterator[str]:
-    """Say what a ledger has promised, spent and recorded."""
+    """Yield the lines of a report: what a ledger has promised, spent and recorded."""
     releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.totals.unit, limits.budget
     promise = promised(entries, limits)
     yield "Privacy report"
@@ -63,7 +63,7 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
         elif not entry.releases:
             yield f"  forfeited    {entry.privacy}, reserved at {entry.since} by {entry.holder}"
     several = any(len(entry.releases or ()) > 1 for entry in entries.values())
-    # Otherwise a reader adds up what stands below, and finds more than was spent.
+    # Otherwise a reader adds up the lines below, and finds more than was spent.
     yield f"  releases     {len(releases)}{_TOGETHER if several else ''}"
     number = 0
     for entry in entries.values():
@@ -74,19 +74,19 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
 
 
 def _flaw(release: Release) -> str:
-    """Say why a release promises nothing; nothing where it does."""
+    """Say why a release has no guarantee; an empty text if it has one."""
     if not release.guaranteed:
         return "its printed calibration does not give what it claims"
     return "its noise came from a seed: its guarantee is void, for anybody" if release.reproducible else ""
 
 
 def _span(numbers: Sequence[int]) -> str:
-    """Name one release, or several in a row."""
+    """Name one release, or several consecutive ones."""
     return f" {numbers[0]}" if len(numbers) == 1 else f"s {numbers[0]} to {numbers[-1]}, each"
 
 
 def _release_lines(first: int, steps: list[str]) -> Iterator[str]:
-    """List releases from a number on; in one line where they are alike but for their steps."""
+    """List releases from a number on, in one line if they differ only in their steps."""
     ends = _STEP.fullmatch(steps[0]), _STEP.fullmatch(steps[-1])
     if len(steps) >= _FEW and ends[0] and ends[1]:
         name, step, rest = ends[0].groups()
@@ -96,7 +96,7 @@ def _release_lines(first: int, steps: list[str]) -> Iterator[str]:
 
 
 def _sum_lines(taken: Taken) -> Iterator[str]:
-    """Say what is taken of the limits, by what is spent and what is reserved."""
+    """Yield lines on each limit: how much of it is spent and how much reserved."""
     own, plain, gaussian = taken
     if own.gaussian is None or gaussian is None:
         yield "  composition  basic: epsilons add up, and deltas"
@@ -122,7 +122,7 @@ def composed_event(entries: Entries) -> Any:
 
 
 def _cost_event(dp_accounting: Any, cost: Privacy, mu: float | None = None) -> Any:
-    """Return the event of a release that is mu-GDP, or of which only its (epsilon, delta) is known."""
+    """Return the event of a release: mu-GDP if mu is given, else of its (epsilon, delta)."""
     if math.isinf(cost.epsilon):
         return dp_accounting.NonPrivateDpEvent()
     if mu is None and cost.delta > 0.0:

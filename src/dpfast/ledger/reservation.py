@@ -1,16 +1,16 @@
 """A reservation: the part of a ledger's budget that pays for one release or fit, from before it reads any data.
 
-It is *drawn* from just before the first bit of noise is asked for under it. Until then leaving it gives its cost back.
-From then on nothing does: whether a fit fails after a draw, and how, follows the noise, so that a refund would let
-anybody ask again without end. What was released is then on record, the rest of the cost forfeited, and the error that
-leaves is the same whatever was raised: the draw is charged, and all that is seen of it is post-processing.
+It is *drawn* from just before the first bit of noise is requested under it. Until then, leaving it gives its cost back.
+From then on nothing does. Whether and how a fit fails after a draw depends on the noise, so a refund would let anybody
+ask again without end. The releases made are then on record and the rest of the cost is forfeited. The error raised is
+the same whatever went wrong. So the draw is charged, and everything seen of it is post-processing.
 
-*The ledger of a block of code.* ``with ledger:`` pays for what is given none. It holds for what runs in the block's own
-context (contextvars): the thread that entered it, and the asyncio tasks that are made there. Another thread does not
-say whose people it fits; where some block is open it is refused, as a fit that no ledger counts would be worse. A block
-is left in the context that entered it, and is not entered in a generator: one that is suspended in it would leave its
-ledger to pay for whatever its caller fits. Estimators that are pickled unfitted in the block, as by joblib for worker
-processes, take the ledger along, which a ledger file bears.
+*The ledger of a block of code.* ``with ledger:`` pays for fits that are given no ledger. It holds for code in the
+block's own context (contextvars): the thread that entered it, and the asyncio tasks made there. Fits in another thread
+may be of other people. While some block is open, such a fit is refused, since a fit that no ledger counts would be
+worse. A block must be left in the context that entered it. It cannot be entered in a generator: a generator suspended
+in a block would leave its ledger to pay for its caller's fits. Estimators pickled unfitted in the block, as by joblib
+for worker processes, take the ledger along, if it is a ledger file.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class PaidFailure(RuntimeError):
-    """A fit or release failed after noise had been drawn for it: its cost is spent, and what was released on record.
+    """A fit or release failed after noise had been drawn for it: its cost is spent, and its releases are on record.
 
-    The error is the same for every reason, and none is chained: how a fit fails after a draw depends on what was drawn.
-    A model that has its releases is finished by its `complete`, which spends nothing.
+    The error is the same for every reason, and none is chained: how a fit fails after a draw depends on the noise
+    drawn. If a model has all its releases, its `complete` finishes it and spends nothing.
     """
 
 
@@ -53,9 +53,9 @@ _paid_failure = partial(PaidFailure, _SENTENCE)
 class Reservation(transaction.Bracket["Reservation"]):
     """Part of a ledger's budget, held while a release is made: committed once, or given back.
 
-    Used as a context manager it gives back what was not committed, whatever was raised, as long as nothing was drawn
-    under it. Once something was, it commits what was released, forfeits the rest, and raises `PaidFailure` in the place
-    of any error, and interrupts anew. In a forked copy of the process that holds it, it can neither be drawn under nor
+    As a context manager it gives back an uncommitted cost, whatever was raised, as long as nothing was drawn under it.
+    After a draw it commits the releases made, forfeits the rest, and raises `PaidFailure` in place of any error;
+    interrupts are raised anew. In a forked copy of the process that holds it, it can be neither drawn under nor
     committed, and is not given back.
     """
 
@@ -71,22 +71,22 @@ class Reservation(transaction.Bracket["Reservation"]):
 
     @property
     def privacy(self) -> Privacy:
-        """What is held."""
+        """The cost held."""
         return self._entry.privacy
 
     @property
     def since(self) -> str:
-        """When it was made (ISO 8601, UTC): the time on record for all that it pays for."""
+        """When it was made (ISO 8601, UTC): the recorded time of all releases that it pays for."""
         return self._entry.since
 
     @property
     def number(self) -> int | None:
-        """Its number in the ledger, which no other has or will have; None before it is made."""
+        """Its number in the ledger, never used for another; None before it is made."""
         return self._number
 
     @property
     def holder(self) -> str:
-        """Which process made it, in words."""
+        """Description of the process that made it."""
         return str(self._entry.holder)
 
     @property
@@ -101,13 +101,13 @@ class Reservation(transaction.Bracket["Reservation"]):
 
     @property
     def drawn(self) -> bool:
-        """Whether noise may have been drawn under it: it cannot be given back then."""
+        """Whether noise may have been drawn under it; it can then not be given back."""
         return self._entry.drawn or self.sealed is not None
 
     def draw(self) -> None:
-        """Mark it as drawn, durably: to be called before the first bit of noise is asked for under it.
+        """Mark it as drawn, durably: to be called before the first bit of noise is requested under it.
 
-        `noise.SecureSource` does, if it is given the reservation. Calls after the first cost nothing.
+        `noise.SecureSource` calls this if it is given the reservation. Further calls have no effect.
 
         Raises
         ------
@@ -116,30 +116,30 @@ class Reservation(transaction.Bracket["Reservation"]):
         RuntimeError
             In a forked copy of the process.
         OSError
-            If that cannot be written down; nothing may be drawn then.
+            If the mark cannot be written; nothing may be drawn then.
         """
         if self.sealed is None or self._settled or os.getpid() != self._process:
             self._ledger._mark_drawn(self._number_here())
             self.sealed = _paid_failure
 
     def add(self, release: Release) -> None:
-        """Have a release on record whatever happens next, in which state it is committed if this fails later."""
+        """Put a release on record, whatever happens next; if this fails later, it is committed as it is now."""
         release._recorded_at(self.since)
         self._added = (*self._added, release)
         if self._ledger._told is not None:
             self._ledger._told(release)
 
     def commit(self, *releases: Release) -> None:
-        """Turn the reservation into spent budget, recorded by the releases it paid for; by default what was added.
+        """Turn the reservation into spent budget, recorded by its releases: by default those added.
 
-        Together they cost no more than what is held, under its adjacency and for its unit: those of all rows with those
-        of any one part (`Release.part`). Their time is set to that of
-        the reservation: the time of the commitment would tell how long the data took to read.
+        Together they cost no more than the cost held, under its adjacency and for its unit. The releases counted
+        together are those of all rows with those of any one part (`Release.part`). Their time is set to that of the
+        reservation: the time of the commitment would reveal how long the data took to read.
 
         Raises
         ------
         ValueError, TypeError
-            If the reservation is no longer open, or a release not of that kind.
+            If the reservation is no longer open, or an argument is not a release.
         RuntimeError
             In a forked copy of the process.
         """
@@ -147,7 +147,7 @@ class Reservation(transaction.Bracket["Reservation"]):
         self._settled = True
 
     def forfeit(self) -> None:
-        """Count the reservation as spent for good, though nothing records what it paid for.
+        """Count the reservation as spent for good, though nothing records its releases.
 
         For a reservation whose process ended before it committed: its noise may have been drawn, and seen.
         """
@@ -175,14 +175,14 @@ class Reservation(transaction.Bracket["Reservation"]):
             try:
                 self.give_back()
             except DrawnError:
-                # Marked as drawn, and interrupted before that was known here.
+                # The mark was written, and an interrupt came before this object knew.
                 self.sealed = _paid_failure
         if self.sealed is not None and not self._settled and os.getpid() == self._process:
             self._ledger._forfeit_rest(self._number_here(), self._added)
             self._settled = True
 
     def _number_here(self) -> int:
-        """Return its number, in the process that may use it."""
+        """Return its number; refuse any process but the one that may use it."""
         if os.getpid() != self._process:
             raise RuntimeError("this reservation was made in another process: use it there")
         if self._number is None:
@@ -196,7 +196,7 @@ class Reservation(transaction.Bracket["Reservation"]):
 
 
 class Block:
-    """A block of code that has been entered: who pays for its fits."""
+    """A block of code that has been entered, with the ledger for its fits."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -210,7 +210,7 @@ _open: dict[Block, None] = {}
 
 
 def enter_block(ledger: Ledger) -> None:
-    """Have a ledger pay from here on."""
+    """Let a ledger pay from here on."""
     _open[Block(ledger)] = None
 
 
@@ -242,7 +242,7 @@ def refuse_generator(frame: FrameType | None) -> None:
 
 @contextmanager
 def apart(ledger: Ledger) -> Iterator[None]:
-    """Have a ledger pay for code that is part of a call: no other thread is to say who pays for its fits meanwhile."""
+    """Let a ledger pay for code within a call, without making other threads name a ledger meanwhile."""
     Block(ledger)
     try:
         yield

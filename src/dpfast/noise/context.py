@@ -1,8 +1,8 @@
-"""Public values as bytes: what a seeded draw is for, so that no two draws that differ in it share noise.
+"""Public values as bytes: the context of a seeded draw, so that draws with different contexts share no noise.
 
 Every part is prefixed by its kind and length, so that no two sequences run into the same bytes. Numbers are read to 9
-digits, since the last ones may be the rounding of another unit of the input: scales that agree to so many are one scale
-to the public grid, which is 2^-20 of it.
+digits, since the last ones may be rounding, after a change of the input's unit. The public grid has cells of 2^-20 of
+the scale, so scales that agree to 9 digits are the same to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 def digest(*context: Any) -> bytes:
     """Return a 32-byte hash of public values: numbers, strings, arrays, dataclasses and collections of them.
 
-    Of anything else, such as a function, only the name counts.
+    Any other value, such as a function, is identified by its name alone.
     """
     return hashlib.sha256(_encoded(context)).digest()
 

@@ -57,7 +57,7 @@ def discrete_gaussian(scale: float, size: Size, source: BitSource) -> IntArray:
     size : int or tuple of int
         Shape of the result.
     source : BitSource
-        Where the bits come from.
+        Source of the random bits.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def draw(scale: float, size: Size, source: BitSource, *, margin: float = _ACCEPT
 
 
 def _words_for(n_draws: int, shift: int) -> int:
-    """Words that will do for about as many draws; those left over are not used, whatever they are."""
+    """Words that suffice for about as many draws; words left over are not used, whatever they are."""
     words_per_draw = 2 if shift else 1
     return min(BLOCK_WORDS, words_per_draw * n_draws + n_draws // 8 + 8)
 
@@ -183,7 +183,7 @@ def _thresholds(scale: float, shift: int) -> tuple[Words, list[int]]:
 def _cumulative_bounds(scale: float, shift: int, column: int, bits: int) -> tuple[int, int]:
     """Bound 2**bits P(column <= j) by integers."""
     bounds, _ = _cumulative(scale, shift, bits)
-    # The list ends where what remains is below the last bit.
+    # The list ends when the rest is below the last bit.
     return bounds[column] if column < len(bounds) else ((1 << bits) - 1, 1 << bits)
 
 

@@ -1,13 +1,13 @@
 """The exact decision of a draw: a uniform variable revealed bit by bit against rigorous bounds of a tail probability.
 
-A symmetric law is drawn as a sign and a magnitude z, z > x exactly when p < tail(x) for one uniform p in [0, 1). So
-which grid cell a draw falls in is a question about p and the tail at the cells' boundaries, answered without ever
-inverting the tail: bounds of tail(x) are sharpened and bits of p revealed until they part (docs/proofs/noise.md).
+A symmetric law is drawn as a sign and a magnitude z, with z > x exactly when p < tail(x) for one uniform p in [0, 1).
+So the grid cell of a draw depends on p and on the tail at the cells' boundaries. It is found without ever inverting the
+tail: bounds of tail(x) are sharpened and bits of p revealed until they part (docs/proofs/noise.md).
 
 Bounds are enclosures of real numbers in decimal arithmetic of any precision. Python's decimal rounds the four
-operations as told and the square root, exponential and logarithm correctly, so an interval whose ends are rounded
-outwards contains the real number it stands for, whatever the processor's own functions do. Only the rare draws that
-double arithmetic does not decide, and the tables of the discrete Gaussian, come here.
+operations in the requested direction, and the square root, exponential and logarithm correctly. So an interval with its
+ends rounded outwards contains the real number it stands for, whatever the processor's own functions do. Only two cases
+use this arithmetic: the rare draws that double arithmetic does not decide, and the tables of the discrete Gaussian.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _BELOW_THE_LAST_BIT = (0, 1)
 #: Integers (low, high) with low <= tail(x) * 2**bits <= high, for x >= 0, as (x, bits) -> (low, high).
 Tail = Callable[[Fraction, int], tuple[int, int]]
 
-# All that a context has: what is left out would be that of the process, which a caller may change. For the same reason
-# no operator of Decimal's is used, but for comparisons: they round, and trap, as the thread's context says.
+# All fields of a context: a missing one would be taken from the process, where a caller may change it. For the same
+# reason no operator of Decimal is used, except comparisons: operators round, and trap, as the thread's context says.
 _LIMITS = {
     "Emin": decimal.MIN_EMIN,
     "Emax": decimal.MAX_EMAX,
@@ -51,7 +51,7 @@ def contexts(digits: int) -> tuple[decimal.Context, decimal.Context]:
 
 
 def negligible(digits: int) -> Decimal:
-    """Return the unit of the last of so many digits of 1."""
+    """Return the unit of the last of that many digits of 1."""
     return contexts(digits)[0].power(10, -digits)
 
 
@@ -165,7 +165,7 @@ def _alternating(angle: Interval, term: Interval, power: int) -> Interval:
         term = -(term * square / Interval.of((power + 1) * (power + 2), digits))
         total = total + term
         power += 2
-    # Beyond power 8 the terms shrink and alternate, so what is left out is smaller than the last term.
+    # Beyond power 8 the terms shrink and alternate, so the truncation error is smaller than the last term.
     rest = Interval(small.copy_negate(), small, digits)
     return total + rest
 
@@ -246,7 +246,7 @@ def _double_factorials(square: Interval) -> Interval:
 
 
 def gaussian_magnitude(p: float) -> float:
-    """Return roughly the x with 2 Q(x) = p, where to start looking."""
+    """Return roughly the x with 2 Q(x) = p, to start the search from."""
     return -statistics.NormalDist().inv_cdf(p / 2)
 
 

@@ -1,4 +1,4 @@
-"""The public grid that a release is rounded to, and what noise is added to, as exact numbers of its cells."""
+"""The public grid that releases are rounded to, and the center of the noise as exact numbers of grid cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 
 from .source import BLOCK_WORDS
 
-#: What noise is added to: the exact numbers that it holds.
+#: The center that noise is added to: the exact numbers that it holds.
 Center: TypeAlias = float | FloatArray | FixedPoint | None
 
 #: A default grid has between 2**20 and 2**21 steps per unit of scale: rounding adds 1e-13 of the noise's variance.
@@ -35,7 +35,7 @@ _EXPONENT_LIMIT = 900
 
 
 class NoiseGrid:
-    """The multiples of ``2**exponent``, with the steps that a unit of the noise's scale takes on them."""
+    """The multiples of ``2**exponent``, with the number of steps in a unit of the noise's scale."""
 
     def __init__(self, scale: float, step: float) -> None:
         self.scale: Final = scale
@@ -49,7 +49,7 @@ class NoiseGrid:
         # Exact, as the step is a power of two.
         if self.scale > MAX_STEPS * self.step:
             raise ValueError(f"grid must be at least scale / 2**38 = {self.scale / MAX_STEPS!r}, not {step!r}")
-        # Exact but for quotients below 2^-1022, whose error no margin notices.
+        # Exact except for quotients below 2^-1022, with an error below every margin.
         self.steps: Final = self.scale / self.step
 
     @property
@@ -59,13 +59,13 @@ class NoiseGrid:
 
 
 def noise_grid(scale: float, step: float | None = None) -> NoiseGrid:
-    """Return the grid of a scale, checked; it is not remembered, as scales may be private where the step is given."""
+    """Return the grid of a scale, checked; it is not cached, as scales may be private if the step is given."""
     scale = check.positive("scale", scale)
     return NoiseGrid(scale, default_grid(scale) if step is None else check.real("grid", step))
 
 
 def default_grid(scale: float) -> float:
-    """Return the grid that noise of a public scale is rounded to unless told otherwise, from the scale alone.
+    """Return the default grid of noise of a public scale, from the scale alone.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def default_grid(scale: float) -> float:
 def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
     """Return a grid for noise whose scale is private, and known to lie between two public numbers.
 
-    A grid taken from the scale itself would tell it. Rounding noise of the least scale to this grid adds 1e-13 of its
-    variance if the greatest is at most 8 times as large, and below 1e-4 up to 2e5 times.
+    A grid computed from the scale itself would reveal it. Rounding noise of the least scale to this grid adds 1e-13 of
+    its variance if the greatest is at most 8 times as large, and below 1e-4 up to 2e5 times.
 
-    The scales are those for the most and the least favourable data that there could be. It is the power of two in
+    The two scales are those for the most and the least favourable data possible. The grid is the power of two in
     ``(least_scale/2**21, least_scale/2**20]``, or the smallest of at least ``greatest_scale/2**24`` if that is larger.
 
     Examples
@@ -104,13 +104,13 @@ def finest_grid(scale: float) -> float:
 
 
 def _power_at_least(scale: float, steps_exponent: int) -> float:
-    """Return the least power of two on which a scale takes at most so many steps."""
+    """Return the least power of two on which a scale takes at most ``2**steps_exponent`` steps."""
     mantissa, exponent = math.frexp(scale)
     return math.ldexp(1.0, exponent - (mantissa == 0.5) - steps_exponent)
 
 
 class Cells(ABC):
-    """Exact numbers in units of a grid: base cells, and fractions of a cell in [-1/2, 1/2] that are left over."""
+    """Exact numbers in units of a grid: base cells, and the remaining fractions of a cell in [-1/2, 1/2]."""
 
     def __init__(self, grid: NoiseGrid) -> None:
         self._grid = grid
@@ -140,7 +140,7 @@ class _Origin(Cells):
 
 
 class _DoubleCells(Cells):
-    """The dyadic rationals that an array of doubles holds."""
+    """The dyadic rationals in an array of doubles."""
 
     def __init__(self, values: FloatArray, grid: NoiseGrid) -> None:
         super().__init__(grid)
@@ -156,7 +156,7 @@ class _DoubleCells(Cells):
         return self._fractions
 
     def repeated(self, copies: int) -> Cells:
-        """Return the cells of these numbers so many times over."""
+        """Return the cells of these numbers, repeated this many times."""
         return _RepeatedCells(self, len(self._values), self._grid)
 
     def fraction(self, index: int) -> Fraction:
@@ -168,7 +168,7 @@ class _DoubleCells(Cells):
 
 
 class _FixedPointCells(Cells):
-    """Exact 128-bit sums: whole cells are kept in 128 bits, and what remains is rounded to double only to be looked at.
+    """Exact 128-bit sums: whole cells are kept in 128 bits; the rest is rounded to double only for the first decision.
 
     Entry i is ``integer * 2**exponent``; on a coarser grid ``2**(exponent + shift)`` its cell is the integer shifted
     right, half a cell added first.
@@ -205,12 +205,12 @@ class _FixedPointCells(Cells):
         return fractions
 
     def _split_integer(self, integer: int) -> tuple[int, int]:
-        """Return the cell of an integer, by the rounding of `_split_words`, and what is left over of a unit."""
+        """Return the cell of an integer, by the rounding of `_split_words`, and the remaining part of a unit."""
         cell = (integer + self._unit // 2) // self._unit
         return cell, integer - cell * self._unit
 
     def repeated(self, copies: int) -> Cells:
-        """Return the cells of these numbers so many times over."""
+        """Return the cells of these numbers, repeated this many times."""
         # Cells below 2**53 are exact in double, and sums with offsets are then rounded as correctly as in 128 bits.
         if np.all(np.abs(self._values.to_float64()) < 2.0**53 * self._grid.step):
             return _RepeatedCells(self, self._values.shape[0], self._grid)
@@ -234,7 +234,7 @@ class _FixedPointCells(Cells):
 
 
 class _RepeatedCells(Cells):
-    """A few numbers over and over: split once, and laid out so that every block of draws finds it in one slice."""
+    """A few numbers repeated: split once, and laid out so that every block of draws finds its part in one slice."""
 
     def __init__(self, once: _DoubleCells | _FixedPointCells, length: int, grid: NoiseGrid) -> None:
         super().__init__(grid)
@@ -267,7 +267,7 @@ def _to_doubles(cells: list[int], exponent: int) -> list[float]:
 
 
 def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
-    """Return what a release is made about; an array of its last axes, such as a scalar, is the same along the first.
+    """Return the cells of a release's center; an array of the last axes, such as a scalar, is repeated along the first.
 
     TypeError or ValueError if it is not of doubles, not finite, or of another shape.
     """

@@ -1,19 +1,18 @@
 """Draws of indices: the exponential mechanism's, rows sampled secretly, and rows assigned to blocks.
 
 *One index of many*, in one pass over their scores, with exactly the exponential mechanism's law. Each index i runs for
-a time E_i exp(rate * score_i), E_i standard exponential and independent; the first to arrive is index i with
-probability proportional to exp(-rate * score_i). E = -log(1 - p) for a uniform p in [0, 1) of which 64 bits are
-revealed, so that the small E, of which the winner has one, are known to the most digits. Logarithms of times are
-compared in double where a proved margin decides, else by revealing further bits of both p and sharpening rigorous
-bounds until they part: for the scores given, which are taken as the exact numbers they are, no floating-point gap is
-left.
+a time E_i exp(rate * score_i), with E_i standard exponential and independent. The first to arrive is index i with
+probability proportional to exp(-rate * score_i). E = -log(1 - p) for a uniform p in [0, 1) with 64 bits revealed. So
+small values of E are known to the most digits, and the winner has one of these. Logarithms of times are compared in
+double if a proved margin decides. Otherwise further bits of both p are revealed, and rigorous bounds sharpened, until
+they part. The given scores are taken as exact numbers, and for them no floating-point gap is left.
 
-*Rows sampled secretly*, for privacy amplified by sampling, and rows assigned to blocks: neither looks at them. A
-sample's indices are drawn uniformly and independently, and those not seen before are kept, until there are enough.
-Relabelling the indices does not change the law of the draws, so every set of that size is equally likely: exactly, with
-no bias from reducing words modulo n either, because words beyond the last whole multiple of n are rejected. Beyond half
-of all rows, those left out are drawn instead. The set is a bitmap where that is small beside the result, else it is
-sorted; both take the same words in the same order, so they find the same set.
+*Rows sampled secretly*, for privacy amplified by sampling, and rows assigned to blocks: neither looks at the rows. A
+sample's indices are drawn uniformly and independently, and new ones are kept, until there are enough. Relabelling the
+indices does not change the law of the draws, so every set of that size is equally likely. This is exact: words beyond
+the last whole multiple of n are rejected, so reducing words modulo n gives no bias either. For more than half of all
+rows, the excluded rows are drawn instead. The set is a bitmap if that is small beside the result, else it is sorted.
+Both methods take the same words in the same order, so they find the same set.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _SMALLEST_WORD = 1 << 34
 _LARGEST_WORD = (1 << 64) - (1 << 44)
 # That, and two logarithms of at most 24 in size with errors of at most 4 units in the last place.
 _MARGIN = 2.0**-30
-# Of the product of rate and score, of its sum with log E, and of the margin's own rounding.
+# Roundings of the product of rate and score, of its sum with log E, and of the margin itself.
 _RELATIVE_MARGIN = 2.0**-50
 
 #: The most rows there can be: indices are int64.
@@ -51,7 +50,7 @@ _BITS_PER_DRAW = 128
 
 @dataclass
 class _Runner:
-    """An index in the race: bounds on the logarithm of its time, and what decides it exactly."""
+    """An index in the race: bounds on the logarithm of its time, and the numbers to decide it exactly."""
 
     index: int
     score: Fraction
@@ -64,17 +63,17 @@ class ExponentialPick:
     """Pick an index with probability proportional to ``exp(-rate * score)``, in one pass and constant memory.
 
     Privacy: with the rate of `dpfast.privacy.score_rate` the picked index is an epsilon-DP release, and so is every
-    index picked with scores that one person moves as little. The scores stay with the owner of the data.
+    index picked with scores that one person moves by as little. The scores stay with the owner of the data.
 
     Parameters
     ----------
     rate : float
         In the inverse units of the scores; positive and finite. Public.
     source : BitSource
-        Where the bits come from.
+        Source of the random bits.
     widening : float, default 0.0
-        Added to the margin within which double arithmetic is not trusted; ``inf`` sends every comparison through the
-        exact decision, which does not change what is picked.
+        Added to the margin within which double arithmetic is not trusted. ``inf`` sends every comparison through the
+        exact decision; the picked index stays the same.
 
     Raises
     ------
@@ -104,7 +103,7 @@ class ExponentialPick:
         self._first: _Runner | None = None
 
     def update(self, scores: ArrayLike) -> None:
-        """Let the next scores run, finite and low where good; in which blocks they come does not matter."""
+        """Let the next scores run: finite, lower being better; the division into blocks does not matter."""
         block = np.asarray(scores, np.float64)
         if block.ndim != 1 or not np.isfinite(block).all():
             raise ValueError(f"scores must be a vector of finite numbers, got shape {block.shape} or NaN or infinity")
@@ -204,7 +203,7 @@ def _by_bitmap(n_total: int, n_sampled: int, stream: Stream) -> IntArray:
 
 
 def _by_sorting(n_total: int, n_wanted: int, stream: Stream) -> IntArray:
-    """Draw as many as are missing and drop repeats: no more than is missing, so no set is ever cut down."""
+    """Draw as many as are missing and drop repeats: no more than is missing, so no set is ever truncated."""
     found = np.empty(0, np.int64)
     while len(found) < n_wanted:
         found = np.union1d(found, _uniform(n_wanted - len(found), n_total, stream))
@@ -231,12 +230,11 @@ def _largest_word(n_total: int) -> int:
 def random_blocks(n_rows: int, n_blocks: int, source: BitSource, *, equal: bool) -> IntArray:
     """Return the block that each row is assigned to.
 
-    Either the sizes of blocks differ by at most 1 (`equal`: a random permutation, cut into pieces), or each row is
+    Either the sizes of blocks differ by at most 1 (`equal`: a random permutation, split into pieces), or each row is
     assigned independently of all others.
 
-    Privacy: the assignment depends on nobody's values and may be public. Where the number of rows is private, blocks
-    must not be made equal: then one row more would move others to other blocks. Drawn for each row on its own, it does
-    not.
+    Privacy: the assignment depends on nobody's values and may be public. If the number of rows is private, blocks must
+    not be made equal: one more row would then move others to other blocks. With independent assignment it does not.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """L2-Laplace noise: density proportional to exp(-||v|| / scale), exactly, through a public grid.
 
-The direction is a Gaussian vector's and the radius is Gamma with the dimension as its shape (docs/proofs/noise.md): a
-sum of that many exponential variables. Both come from uniform variables in closed form (Box and Muller 1958), so the
-one word per uniform that double arithmetic looks at can be followed by further bits, and the coordinates that are not
-decided are enclosed in intervals of as many digits as it takes.
+The direction is that of a Gaussian vector. The radius is Gamma with the dimension as its shape (docs/proofs/noise.md):
+a sum of that many exponential variables. Both come from uniform variables in closed form (Box and Muller 1958). Double
+arithmetic looks at one word per uniform, and further bits can follow it. Coordinates left undecided are enclosed in
+intervals of as many digits as necessary.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def l2_laplace(
     dim : int
         Length of the vector, at least 1.
     source : BitSource
-        Where the bits come from.
+        Source of the random bits.
     center : None, ndarray of float64 or FixedPoint, shape (dim,), optional
-        What the noise is added to, taken as the exact numbers it holds. Zero if None.
+        Center that the noise is added to, taken as the exact numbers it holds. Zero if None.
     grid : float, optional
         A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
 
     Returns
     -------
     ndarray of float64, shape (dim,)
-        Multiples of the grid (correctly rounded where they have more than 53 bits).
+        Multiples of the grid (correctly rounded if they have more than 53 bits).
 
     Raises
     ------
@@ -119,7 +119,7 @@ class _Uniforms:
         return np.split(self.words, [self.dim, self.dim + self.n_pairs])
 
     def reveal(self, index: int, n_words: int) -> LazyUniform:
-        """Return one uniform, of which at least `n_words` words are revealed, more while all of them are zero."""
+        """Return one uniform with at least `n_words` words revealed, more while all of them are zero."""
         if index not in self._revealed:
             self._revealed[index] = LazyUniform(int(self.words[index]), 64, self._stream.branch(index))
         uniform = self._revealed[index]
@@ -128,7 +128,7 @@ class _Uniforms:
         return uniform
 
     def exponential_sum(self, indices: range, n_words: int) -> Interval:
-        """Enclose the sum of minus the logarithms of some uniforms, which is minus that of their product."""
+        """Enclose minus the sum of the logarithms of some uniforms: minus the logarithm of their product."""
         digits = digits_for(64 * n_words)
         down, up = contexts(digits)
         low = high = Decimal(1)
@@ -208,7 +208,7 @@ def _gaussian_vector(halves: _Approximation, angle_words: Words, dim: int) -> _A
 
 
 def _squared_norm(halves: _Approximation, gaussians: _Approximation) -> _Approximation:
-    """Return the squared norm: twice the halves of the whole pairs, and the square of a last coordinate on its own."""
+    """Return the squared norm: twice the halves of the whole pairs, and the square of an unpaired last coordinate."""
     n_whole, has_last = divmod(len(gaussians.value), 2)
     whole = _Approximation(halves.value[:n_whole], halves.error[:n_whole]).total()
     if not has_last:

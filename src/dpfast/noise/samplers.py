@@ -1,8 +1,8 @@
 """Noise with the exact law of the ideal mechanism, seen through a public grid.
 
-A release is round_g(S + N): S the statistic as the exact dyadic number it is, N the real-valued noise, g a public power
-of two. Rounding is post-processing, so what is promised of S + N holds of the release to the letter, floating point and
-all (docs/proofs/noise.md). Double arithmetic with a proved margin decides almost every draw; the rest are decided by
+A release is round_g(S + N), with S the statistic as an exact dyadic number, N the real-valued noise and g a public
+power of two. Rounding is post-processing, so the guarantee of S + N holds exactly for the release, in floating point
+too (docs/proofs/noise.md). Double arithmetic with a proved margin decides almost every draw. The rest are decided by
 revealing further bits against rigorous bounds (exact.py).
 """
 
@@ -35,7 +35,7 @@ ROUNDING = 2.0**-51
 
 
 class _Law(Protocol):
-    """A symmetric law of unit scale: how it is drawn in double, and its tail for the exact decision."""
+    """A symmetric law of unit scale: a draw in double, and the tail for the exact decision."""
 
     @property
     def tail(self) -> Tail: ...
@@ -43,7 +43,7 @@ class _Law(Protocol):
     def magnitude(self, p: float, /) -> float: ...
 
     def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
-        """Draw about the fractions of base cells, at so many cells per unit of scale."""
+        """Draw about the fractions of base cells, with this many cells per unit of scale."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class LaplaceLaw:
 
 
 def in_cells(draws: FloatArray, fractions: FloatArray | None, margins: FloatArray | float) -> Offsets:
-    """Round draws about the fractions of base cells, whose errors are within margins besides that of this addition."""
+    """Round draws about the fractions of base cells; `margins` bound their errors, except that of this addition."""
     if fractions is not None:
         draws = draws + fractions
     offsets = np.rint(draws)
@@ -101,7 +101,7 @@ def gaussian(
     """Return ``center + N(0, scale**2)``, rounded to a public grid, with exactly that law.
 
     Privacy: the release is a post-processing of the ideal Gaussian mechanism of standard deviation `scale`, so it is
-    (epsilon, delta)-DP wherever that is; there is no floating-point term to add.
+    (epsilon, delta)-DP whenever that mechanism is; there is no floating-point term to add.
 
     Parameters
     ----------
@@ -110,17 +110,17 @@ def gaussian(
     size : int or tuple of int
         Shape of the release.
     source : BitSource
-        Where the bits come from.
+        Source of the random bits.
     center : None, float, ndarray of float64 or FixedPoint, optional
-        What the noise is added to, taken as the exact numbers it holds. Zero if None. An array of the shape of the
-        release's last axes is the same along its first ones.
+        Center that the noise is added to, taken as the exact numbers it holds. Zero if None. An array with the shape of
+        the release's last axes is repeated along its first ones.
     grid : float, optional
         A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
 
     Returns
     -------
     ndarray of float64
-        Multiples of the grid (correctly rounded where they have more than 53 bits).
+        Multiples of the grid (correctly rounded if they have more than 53 bits).
 
     Raises
     ------
@@ -149,7 +149,7 @@ def laplace(
     """Return `center` plus Laplace noise of density ``exp(-|z|/scale)/(2 scale)``, rounded to a public grid, exactly.
 
     Privacy: entries drawn independently make a release of L1 sensitivity Delta (Delta/scale)-DP. Arguments, errors and
-    the result are those of `gaussian`, but that the scale is the mean magnitude.
+    the result are those of `gaussian`, except that the scale is the mean magnitude.
 
     References
     ----------
@@ -171,8 +171,8 @@ def release(
 ) -> FloatArray:
     """Return independent draws of a symmetric law about `center`, through a grid.
 
-    `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, which must not change
-    what is released.
+    `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, and must not change the
+    release.
     """
     public = noise_grid(scale, grid)
     shape = check.shape("size", size)

@@ -1,18 +1,19 @@
-"""Where random bits come from: AES-256 in counter mode, one numbered stream per call of a sampler.
+"""Sources of random bits: AES-256 in counter mode, one numbered stream per call of a sampler.
 
 A source holds two keys and a counter of calls. A sampler's call takes the next number ``c`` and reads the stream of
-AES-256-CTR whose 128-bit counter starts at ``c * 2**64``, so calls share no block however long they are, and threads
+AES-256-CTR whose 128-bit counter starts at ``c * 2**64``. So calls share no block however long they are, and threads
 need a lock only to take a number. The rare draws that 64 bits do not decide read further bits from a *branch*: a keyed
-BLAKE2b stream indexed by (call, sample). Taking them elsewhere keeps the main stream in step, whatever a platform's
-arithmetic finds ambiguous.
+BLAKE2b stream indexed by (call, sample). Reading them elsewhere keeps the main stream in step, however many draws a
+platform's arithmetic leaves undecided.
 
 No two streams are ever the same: a secure source makes new keys in a forked child, and when it is copied or unpickled.
-Seeded streams are the same wherever the seed is: so that one seed does not repeat noise over two budgets, releases or
-parameters, every release draws from a source *bound* to them (`BitSource.bound`), whose keys are hashed with them. That
-restores no guarantee: over two tables that differ in one person a seeded release has the same noise, which cancels.
+Seeded streams are the same wherever the seed is. One seed must not repeat noise over two budgets, releases or
+parameters. Every release therefore draws from a source *bound* to them (`BitSource.bound`): its keys are hashed with
+them. This restores no guarantee: over two tables that differ in one person a seeded release has the same noise, and the
+noise cancels.
 
-A source that was given a reservation marks it as drawn before it opens its first stream, so that noise is never asked
-for under a reservation that could still be given back.
+A source with a reservation marks it as drawn before it opens its first stream. So noise is never requested under a
+reservation that could still be given back.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from dpfast._arrays import Words
 
 from .context import digest
 
-#: Words (of 64 bits) asked of the cipher at a time: 64 KiB run at full speed and stay in the second-level cache.
+#: Words (of 64 bits) requested from the cipher at a time: 64 KiB run at full speed and stay in the second-level cache.
 BLOCK_WORDS = 8192
 
 _ZEROS = bytes(8 * BLOCK_WORDS)
-# update_into asks for room for one cipher block less a byte beyond the data.
+# update_into needs room for one cipher block less a byte beyond the data.
 _SLACK_WORDS = 2
 _KEY_BYTES = 32
 
@@ -49,10 +50,10 @@ Recorded = TypeVar("Recorded")
 
 
 class Reserved(Protocol):
-    """What pays for the noise of a source, as far as the source knows it: a ledger's reservation."""
+    """The payer of a source's noise, as far as the source knows it: a ledger's reservation."""
 
     def draw(self) -> None:
-        """Mark it as drawn, durably; at once if it is."""
+        """Mark it as drawn, durably; no effect if it is marked."""
 
     def add(self, release: Any) -> None:
         """Put a release on record, whatever happens next."""
@@ -68,7 +69,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks to note
 
 
 class Stream:
-    """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and dies with a fork."""
+    """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and is invalid after a fork."""
 
     def __init__(self, algorithm: algorithms.AES, branch_key: bytes, call: int) -> None:
         initial_counter = call.to_bytes(8, "big") + bytes(8)
@@ -130,12 +131,12 @@ class BitSource(ABC):
     Attributes
     ----------
     reproducible : bool
-        Whether the bits follow from a seed, in which case noise made of them protects nobody: two releases of one seed
-        can be subtracted from each other without knowing it.
+        Whether the bits follow from a seed. Noise made of them then protects nobody: two releases of one seed can be
+        subtracted from each other without knowing it.
     """
 
     reproducible: bool
-    #: What the bits follow from, if they follow from a seed.
+    #: The seed that the bits follow from, if any.
     seed: int | None = None
 
     def __init__(self, reservation: Reserved | None = None) -> None:
@@ -150,25 +151,25 @@ class BitSource(ABC):
     def bound(self, *context: Any) -> BitSource:
         """Return the source to draw one release from.
 
-        The context is the release's label and everything public that decides its noise or what it is added to:
-        parameters, calibration, shapes. A secure source returns itself. Of a seed, it is one whose keys follow from
-        the seed, the context, and how often this source was bound to that context before.
+        The context is the release's label and everything public that decides its noise or its center: parameters,
+        calibration, shapes. A secure source returns itself. A seeded source returns one with keys derived from the
+        seed, the context, and the number of times this source was bound to that context before.
         """
 
     def paid(self, reservation: Reserved) -> Self:
-        """Return a source of the same streams, each opened once by either, whose noise a reservation pays for."""
+        """Return a source of the same streams, each opened once by either; a reservation pays for its noise."""
         source = object.__new__(type(self))
         source.__dict__ = self.__dict__ | {"_reservation": reservation}
         return source
 
     def record(self, release: Recorded) -> Recorded:
-        """Put on record what was just released with noise of this source; returns it."""
+        """Put on record a release just made with noise of this source, and return it."""
         if self._reservation is not None:
             self._reservation.add(release)
         return release
 
     def open(self) -> Stream:
-        """Open the stream of one call, which no other call, thread or process shares."""
+        """Open the stream of one call; no other call, thread or process shares it."""
         if self._reservation is not None:
             self._reservation.draw()
         numbering = self._numbering
@@ -186,15 +187,16 @@ class BitSource(ABC):
 
 
 class SecureSource(BitSource):
-    """Bits nobody can predict: AES-256 in counter mode, keyed by the operating system.
+    """Unpredictable bits: AES-256 in counter mode, keyed by the operating system.
 
-    Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream. One whose
-    noise a reservation pays for is not copied.
+    Copying, pickling and forking give a source with keys of its own, so no two sources ever share a stream. A source
+    with a reservation cannot be copied.
 
     Parameters
     ----------
     reservation : Reservation, optional
-        Of a ledger: marked as drawn before the first bit, from where on its cost is spent whatever happens.
+        A ledger's reservation. It is marked as drawn before the first bit; from then on its cost is spent whatever
+        happens.
 
     References
     ----------
@@ -230,19 +232,19 @@ class SecureSource(BitSource):
 
 
 class SeededSource(BitSource):
-    """Bits that follow from a seed: for tests and for reproducing a run. Noise made of them gives no guarantee at all.
+    """Bits derived from a seed: for tests and for reproducing a run. Noise made of them gives no guarantee at all.
 
     Parameters
     ----------
     seed : int
-        Any nonnegative integer. The stream is a function of it alone (keys are its hash).
+        Any nonnegative integer. The stream is a function of it alone (the keys are its hash).
     reservation : Reservation, optional
         As for `SecureSource`.
 
     Raises
     ------
     ValueError, TypeError
-        If `seed` is no nonnegative integer; on copying or pickling, which would make two sources of the same noise.
+        If `seed` is not a nonnegative integer; on copying or pickling, which would make two sources of the same noise.
 
     Examples
     --------
@@ -264,7 +266,7 @@ class SeededSource(BitSource):
         super().__init__(reservation)
 
     def bound(self, *context: Any) -> SeededSource:
-        """Return a source whose keys follow from the seed, the context and how often it was bound to that before."""
+        """Return a source with keys from the seed, the context and the number of times it was bound to that before."""
         own = digest(*context)
         with self._lock:
             counter = self._times_bound[own]
@@ -296,7 +298,8 @@ def check_source(source: Any) -> BitSource:
 
 
 def _rounds_to_nearest() -> bool:
-    # Up and down move one of these, towards zero moves the last. Sums with a variable are not those of the compiler.
+    # Rounding up or down moves one of these, rounding towards zero moves the last. The compiler cannot fold these sums,
+    # since a variable is in them.
     less_than_half = 2.0**-53 * 0.875
     return all(one + one * less_than_half == one and one - one * less_than_half / 4.0 == one for one in (1.0, -1.0))
 
@@ -304,8 +307,8 @@ def _rounds_to_nearest() -> bool:
 def resolve_source(random_state: Any, reservation: Reserved | None = None) -> BitSource:
     """Return a new SecureSource for a ``random_state`` of None, a SeededSource for a nonnegative integer.
 
-    NumPy's generators are not cryptographic, so none is accepted. RuntimeError where the processor does not round to
-    nearest: noise would be as exact, and draws thousands of times slower.
+    NumPy's generators are not cryptographic, so none is accepted. RuntimeError if the processor does not round to
+    nearest: noise would still be exact, but draws thousands of times slower.
     """
     if not _rounds_to_nearest():
         raise RuntimeError("the processor does not round to nearest: some code of this process has set another mode")

@@ -1,6 +1,6 @@
 """The printed algorithms and error bounds of the papers, as they are printed and corrected; one module a paper.
 
-Nothing of the library imports this package but `dpfast.releases.printed`, when ``calibration="paper"`` asks for it.
+Only `dpfast.releases.printed` imports this package, for ``calibration="paper"``.
 """
 
 from dpfast._lazy import lazy

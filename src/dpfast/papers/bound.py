@@ -1,4 +1,4 @@
-"""What a bound of this package is: two numbers."""
+"""A bound of this package: two numbers."""
 
 from typing import NamedTuple
 

@@ -13,17 +13,17 @@ theta_hat in F
                                      <= ||b + Delta theta_hat||^2 / (2 (2 Delta + eta)),
 
 and where theta_hat minimises J, ||d|| <= ||b + Delta theta_hat||/(Delta + eta). In expectation, both laws being
-symmetric, ||b + Delta theta_hat||^2 is E||b||^2 + Delta^2 ||theta_hat||^2. What the printed bounds are off by:
+symmetric, ||b + Delta theta_hat||^2 is E||b||^2 + Delta^2 ||theta_hat||^2. Errors of the printed bounds:
 
 - Lemma 3 holds, at four times the noise's share and twice the rest; the inequality is attained.
-- Lemma 28 is applied with half of the term that its proof asks for, and 2p + 2 log(1/gamma) is replaced by
-  2p log(1/gamma), which is not above it: Theorems 26, 30 and 31 fail for Gaussian noise at large p and gamma above
-  exp(-1/2). Here are the exact quantiles instead.
+- Lemma 28 is applied with half of the term needed in its proof. Also 2p + 2 log(1/gamma) is replaced by 2p
+  log(1/gamma), which is not an upper bound. So Theorems 26, 30 and 31 fail for Gaussian noise at large p and gamma
+  above exp(-1/2). Here are the exact quantiles instead.
 - Theorem 4 takes the logarithm of Theorem 26's quantile over into an expectation, where it has no place: at p = 1 it
   is 0 and the bound fails, at large p it is too large. Its condition Delta >= lambda/(2 epsilon) is a slip for
   Algorithm 1's 2 lambda/epsilon: below epsilon = 1.25 it leaves nothing of epsilon for the noise.
-- Theorem 29 has no sampling error: its bound vanishes as epsilon grows, for a fixed n. At its Delta, which does not
-  grow with n, the conversion that it cites adds a term that does not fall with n.
+- Theorem 29 has no sampling error: its bound vanishes as epsilon grows, for a fixed n. Its Delta does not grow with n,
+  so the cited conversion adds a term that does not fall with n.
 - Theorem 30 (a) leaves out the 2 of its equation (18), which is not needed.
 
 Arguments by their letters: `n`, `n_features` p, `epsilon` and `delta` (the noise's law as above), `gradient` zeta and
@@ -86,8 +86,8 @@ def printed_objective_perturbation(
 ) -> ObjectiveNoise:
     """Noise and strong convexity of Algorithm 1: valid for generalised linear losses under add/remove.
 
-    `strong_convexity` is that of the objective without noise; what is missing to Delta = 2 lambda/epsilon is added,
-    which costs log(1 + epsilon/2), the noise epsilon/2. What is left, about epsilon^2/8, hides the solver's error here.
+    `strong_convexity` is that of the objective without noise; the difference to Delta = 2 lambda/epsilon is added. This
+    costs log(1 + epsilon/2), the noise epsilon/2. The rest, about epsilon^2/8, hides the solver's error here.
     """
     gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
     least = check.nonnegative("strong_convexity", strong_convexity)
@@ -198,9 +198,9 @@ def parameter_distance(
     """Theorem 30, for Gaussian noise: bounds on the distance of the private parameters, but for a probability.
 
     With q the quantile of ||b||: q/(Delta + eta) for (a); for (b), as printed ``q/(Delta + eta) + sqrt(Delta/(Delta +
-    eta)) ||theta_hat||``, corrected ``(q + Delta ||theta_hat||)/(Delta + eta)``, which is also all the radius that is
-    needed (Jpriv rises along the segment from theta_hat to anything farther). The summed loss is eta-strongly convex in
-    that ball around theta_hat.
+    eta)) ||theta_hat||``, corrected ``(q + Delta ||theta_hat||)/(Delta + eta)``, which is also the radius needed (Jpriv
+    rises along the segment from theta_hat to any point beyond). The summed loss is eta-strongly convex in that ball
+    around theta_hat.
     """
     noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     added, norm = check.positive("strong_convexity", strong_convexity), check.nonnegative("norm", norm)
@@ -257,7 +257,7 @@ def expected_strongly_convex_risk(
 
     The summed loss is eta-strongly convex on F, eta positive; the paper's Assumption 1 takes it to be of the order of
     lambda n/p. Printed: ``4 p zeta^2 (8 log(2/delta) + 4 epsilon)/(n epsilon^2 eta) + lambda ||theta_hat||^2/(n
-    epsilon)``, which is the theorem's where eta = lambda n/p. Corrected: ``(E||b||^2 + Delta^2 ||theta_hat||^2)/(2 n (2
+    epsilon)``, the theorem's expression if eta = lambda n/p. Corrected: ``(E||b||^2 + Delta^2 ||theta_hat||^2)/(2 n (2
     Delta + eta))``: the second term too falls as 1/n^2.
     """
     noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
@@ -266,7 +266,7 @@ def expected_strongly_convex_risk(
 
 
 def linear_regression(n_features: int) -> LinearRegression:
-    """Section H: what Table 1 takes as given."""
+    """Section H: the assumptions of Table 1."""
     p = check.positive_integer("n_features", n_features)
     return LinearRegression(2.0 * p**1.5, float(p), math.sqrt(p))
 

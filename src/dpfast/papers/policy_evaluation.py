@@ -1,17 +1,16 @@
 """Private policy evaluation (Balle, Gomrokchi, Precup, ICML 2016): printed constants, and excess risks.
 
 Numbers of lemmas and theorems are those of the supplement. m trajectories are independent; state s is visited by each
-with probability p_s, so its count |X_s| is binomial. What the print has wrong, and what follows here from putting it
-right:
+with probability p_s, so its count |X_s| is binomial. Errors of the print, and their corrections:
 
 - Lemma 10: exp(-b x)/(a - x)**2 is log-convex in x, so its maximum over [0, a - 1] is at an end, max(1/a**2,
   exp(-b (a - 1))). The print's stationary value, exp(2 - a b) b**2/4, is the minimum; at b < 2/a and b > 2 it has other
   values than those of the end where the maximum is. Lemma 12, Theorem 13 and Corollary 14 inherit the factor
   exp(2) beta**2/4 where exp(beta) belongs: too small by about 1/beta**2 until m p_s beta is large.
-- The bound on psi before Lemma 17 squares exp(-k beta): with the maximum over k of exp(-k beta) (...)**2 it is
-  exp(-k beta) min(|X_s| + k, m) that is to be bounded, at most |X_s| + min(1/(e beta), m). Lemma 17's cases are decided
-  by 1/(2b) against a and m, not by b against a/2 and m/2; (42) and Theorem 19 therefore have a 1/(2 e beta) for states
-  that nobody visits where 1/(e beta) is due for all.
+- The bound on psi before Lemma 17 squares exp(-k beta): with the maximum over k of exp(-k beta) (...)**2 the term to
+  bound is exp(-k beta) min(|X_s| + k, m), at most |X_s| + min(1/(e beta), m). Lemma 17's cases are decided by 1/(2b)
+  against a and m, not by b against a/2 and m/2. So (42) and Theorem 19 have a 1/(2 e beta) for states without visits;
+  it should be 1/(e beta) for all states.
 
 Arguments by their letters: `m` trajectories; `features` Phi, (n_states, n_features); `weights` w or rho, (n_states,),
 nonnegative; `ridge` lambda; `alpha` and `beta` the noise's calibration; `return_width` that of the public range of
@@ -59,7 +58,7 @@ def printed_smooth_gaussian(epsilon: float, delta: float, dim: int, source: str 
 
 
 def printed_constants(epsilon: float, delta: float, dim: int, source: str) -> SmoothGaussian:
-    """Return `printed_smooth_gaussian` without a warning, for mechanisms that say themselves what they guarantee."""
+    """Return `printed_smooth_gaussian` without a warning, for mechanisms that state their guarantee themselves."""
     epsilon = check.positive_or_inf("epsilon", epsilon)
     delta, dim = check.delta_value(delta), check.positive_integer("dim", dim)
     check.choice("source", source, ("paper", "icml"))
@@ -208,7 +207,7 @@ def expected_smooth_inverse_square(m: int, p: float, beta: float) -> Bound:
 def lsw_excess_risk(
     visits: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, beta: float, **noise: Any
 ) -> Bound:
-    """Theorem 13: bound on what privacy adds to the expected weighted squared error of DP-LSW, beta <= 2.
+    """Theorem 13: bound on the expected weighted squared error of DP-LSW due to privacy, beta <= 2.
 
     ``C**2 sum_s w_s E[...]``, with Lemma 12 printed and corrected, p_s in `visits`; the other keywords are `alpha`,
     `return_width` and `orthonormal` (False), whether the release is made in orthonormal coordinates. C**2 is then
@@ -242,7 +241,7 @@ def lsw_excess_risk_simple(
 def lsl_excess_risk_of_counts(
     counts: ArrayLike, weights: ArrayLike, features: ArrayLike, *, m: int, ridge: float, variance: float
 ) -> float:
-    """Lemma 16, before the expectation over the data: what noise of a variance adds to DP-LSL's objective, exactly.
+    """Lemma 16, before the expectation over the data: exact increase of DP-LSL's objective by noise of a variance.
 
     ``(lambda d/(2m) + sum_s rho_s ||phi_s||**2 |X_s|/m) variance``, |X_s| in `counts`: simulated or public (those of
     private data are private).
@@ -268,10 +267,10 @@ def lsl_excess_risk(
     beta: float,
     return_width: float,
 ) -> Bound:
-    """Theorem 19: bound on what privacy adds to the expected objective of DP-LSL, beta below 1/2.
+    """Theorem 19: bound on the increase of the expected objective of DP-LSL by privacy, beta below 1/2.
 
-    Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf where that is not
-    positive. Corrected: for the one that holds for every lambda > 0, which divides by lambda.
+    Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf if that is not
+    positive. Corrected: for the sensitivity that divides by lambda, valid for every lambda > 0.
     """
     if not isinstance(visits, Visits):
         raise TypeError(f"visits must be Visits, got {type(visits).__name__}")

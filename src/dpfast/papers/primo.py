@@ -7,8 +7,9 @@ its promise there, and breaks it between epsilon = 6 and 8 (delta = 1e-6). Its v
 little noise by about the ratio of all rows to those in the sample.
 
 Scales are on sums, where the paper prints 1/n for means. ``xx`` is the standard deviation on **every** upper-triangular
-entry of X'X, diagonal and off-diagonal alike (not the Frobenius convention of `MomentScales`, whose off-diagonal noise
-is smaller by sqrt(2); the guarantee is the same, see `primo_printed_delta`); ``xy`` that on every entry of X'Y.
+entry of X'X, diagonal and off-diagonal alike. (In the Frobenius convention of `MomentScales` off-diagonal noise is
+smaller by sqrt(2); the guarantee is the same, see `primo_printed_delta`.) ``xy`` is the standard deviation on every
+entry of X'Y.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def primo_printed_delta(epsilon: float, delta: float, adjacency: str = "replace_
     worst case of noise that is isotropic in the Frobenius norm with the same diagonal:
 
     - It is no worse: ``sum over i <= j of D_ij**2 <= ||D||_F**2``, with equality for a diagonal change D.
-    - It is no better: the change xx' - vv' is symmetric, so an orthogonal matrix that turns rows x and v at once
-      makes it diagonal, while norms, x'v and the Frobenius norm of the change in X'Y stay what they are.
+    - It is no better: the change xx' - vv' is symmetric, so an orthogonal matrix applied to both rows x and v makes it
+      diagonal. Norms, x'v and the Frobenius norm of the change in X'Y stay the same.
     """
     scales = primo_printed_scales(epsilon, delta, bound_x=1.0, bound_y=1.0)
     mu = moment_mu(scales, 1.0, 1.0, adjacency=adjacency, n_features=2)

@@ -7,8 +7,8 @@ expression stands here with the constant 1: it is a rate, and no bound.
 - Theorems 6, 34 and 35 put p^s for the number of supports, and s log(1/gamma) for log(1/gamma) in passing; corrected
   is the exact number, C(p, s), once.
 - Theorem 8's union bound is over p events of probability exp(-epsilon k/(4 s))/2 each: corrected has the half.
-- Theorem 44 has Psi where Theorem 35, of whose proof it uses the same step, has n Psi: a mean loss that is Psi-strongly
-  convex makes a sum that is n Psi-strongly convex. Both are bounds; corrected has n Psi.
+- Theorem 44 has Psi and Theorem 35 has n Psi, although their proofs share this step: if the mean loss is Psi-strongly
+  convex, the sum is n Psi-strongly convex. Both are bounds; corrected has n Psi.
 
 Arguments by their letters: `n` records, `n_features` p, `n_nonzero` s, `n_blocks` k; `epsilon` and `delta` of the
 whole, or of the choice alone in Theorems 6, 8 and 34; `loss_bound` alpha and `gradient` zeta, the largest loss and
@@ -98,9 +98,9 @@ def exponential_risk_tail(
 
 
 def recovery_failure(*, n_features: int, n_nonzero: int, epsilon: float, n_blocks: int) -> Bound:
-    """Theorem 8: bound on the probability that Laplace noise on votes misses the support that all blocks agree on.
+    """Theorem 8: bound on the probability that Laplace noise on votes misses the support chosen by all blocks.
 
-    ``p exp(-epsilon k/(4 s))`` as printed, half of it corrected; 1 where that is more.
+    ``p exp(-epsilon k/(4 s))`` as printed, half of it corrected; at most 1.
     """
     _, p, s = _sizes(1, n_features, n_nonzero)
     k, epsilon = check.positive_integer("n_blocks", n_blocks), check.positive("epsilon", epsilon)
@@ -124,8 +124,8 @@ def rows_for_recovery(
 ) -> float:
     """Lemma 41, the condition of Theorems 9, 43 and 44: rows with which the lasso of every block finds the support.
 
-    ``(16 sigma/(Psi Phi))^4 s^2 log(p)^2``: sigma that of the errors of outcomes, Psi restricted and of the mean
-    squared prediction in every block, Phi the `smallest` size of a coefficient that is not 0.
+    ``(16 sigma/(Psi Phi))^4 s^2 log(p)^2``. Sigma is that of the errors of outcomes, Psi the restricted strong
+    convexity of the mean squared prediction in every block, Phi the `smallest` size of a nonzero coefficient.
     """
     _, p, s = _sizes(1, n_features, n_nonzero)
     ratio = 16.0 * check.positive("noise_std", noise_std)

@@ -6,8 +6,8 @@ perturbation) is **not**: it minimises over all of R^n, where the gradient of a 
 larger noise repairs it.
 
 The bounds are on RMSE = E||y_hat - m_post||/sqrt(n_post) of both, for donors X = M + Z and a target y = M'f + z with
-entries in [-1, 1], ||f||_1 <= 1, and independent noise Z, z of variance sigma^2. What the printed ones are off by, and
-the corrected ones put right:
+entries in [-1, 1], ||f||_1 <= 1, and independent noise Z, z of variance sigma^2. Errors of the printed bounds, and
+their corrections:
 
 - The vector v of density exp(-||v||/a) in n dimensions has E||v|| = n a, not a (equation (10)); for W in
   n (T - T0) dimensions, E||W||_F = n (T - T0) b. Then E||W||_F/sqrt(T - T0) = 2 n (T - T0)/epsilon_2, where even with b
@@ -105,8 +105,8 @@ def weights_error(*, n_donors: int, n_pre: int, ridge: float, noise_std: float, 
     """Lemma C.6: bound on E||f_reg - f||, the error of the weights without privacy.
 
     ``((1 + s) sqrt(2 n) sigma T0 + r)/((1 - xi) T0 + r)``, where r is lambda/(2 T0) as printed and lambda/2 corrected.
-    It holds where the smallest nonzero eigenvalue of XX' is at least (1 - xi) T0, which the lemma's Assumptions C.2 to
-    C.4 give with probability 1 - n^(-t^2) if T0 >= C (t/xi)^2 k log n.
+    It holds if the smallest nonzero eigenvalue of XX' is at least (1 - xi) T0. By the lemma's Assumptions C.2 to C.4
+    this has probability 1 - n^(-t^2) if T0 >= C (t/xi)^2 k log n.
     """
     n, before = _sizes(n_donors=n_donors, n_pre=n_pre)
     ridge, xi = check.positive("ridge", ridge), check.share("xi", xi)
@@ -118,7 +118,7 @@ def weights_error(*, n_donors: int, n_pre: int, ridge: float, noise_std: float, 
 def objective_distance(
     epsilon_weights: float, delta: float, *, n_donors: int, n_pre: int, ridge: float, curvature: float
 ) -> Bound:
-    """Lemma E.1: bound on E||f_obj - f_reg||, what objective perturbation does to the weights.
+    """Lemma E.1: bound on E||f_obj - f_reg||, the effect of objective perturbation on the weights.
 
     The corrected bound is E||b||/(lambda + Delta) + Delta/(lambda + Delta) sqrt(T0/(2 lambda)). Its first term is the
     change of gradient over the strong convexity (the printed 2 is not needed); the second holds because f_reg less the

@@ -1,4 +1,4 @@
-"""Attacks on policy evaluation: a person whose returns, or states visited, are as unlike another's as they can be."""
+"""Attacks on policy evaluation: a person with returns, or visited states, as different from another's as possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpfast.statistics import Trajectories
 
 # Enough for counts a few fewer not to make the smooth bound larger than the local one.
 _VISITORS = 4000
-# What sums of a clip that is not a power of two lack by rounding, at most.
+# Largest rounding error of sums with a clip that is not a power of two.
 _ROUNDED = 1e-6
 # All visit both states; the second reward is discounted by this.
 _GAMMA = 0.5
@@ -45,7 +45,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 def _mean_attack(privacy: Privacy, method: str, calibration: str, features: FloatArray | None = None) -> Attack:
     """Attack noise of data-dependent size: all see both states and collect nothing, but one, who collects all.
 
-    Counts are alike on both tables, so the noise is, and the coefficients lie as far apart as the local sensitivity.
+    Counts are equal on both tables, and so is the noise. The coefficients differ by the local sensitivity.
     """
     # Strong convexity alone bounds how far ridge regression moves: it does so exactly where that is all there is.
     ridge = None if method == "lsw" else 1e4 * _VISITORS
@@ -65,7 +65,7 @@ def _mean_attack(privacy: Privacy, method: str, calibration: str, features: Floa
     tables, centres = [], []
     for collected in (0.0, 1.0):
         rewards = np.zeros(2 * _VISITORS)
-        # Both first-visit returns of the last visitor are what is collected.
+        # Both first-visit returns of the last visitor are the reward collected.
         rewards[-2:] = (1.0 - _GAMMA) * collected, collected
         tables.append(Trajectories(states, rewards, starts, 2))
         centres.append(_coefficients(collected, ridge, features))
@@ -74,7 +74,7 @@ def _mean_attack(privacy: Privacy, method: str, calibration: str, features: Floa
         return np.asarray(estimator.fit(tables[neighbour]).coef_ - centres[neighbour])
 
     shift = centres[1] - centres[0]
-    # The size of the noise is private and not recorded; it is alike in all coordinates.
+    # The size of the noise is private and not recorded; it is equal in all coordinates.
     law = GaussianShift(shift, None)
     kind = "" if features is None else " with features"
     name = f"DP-{method.upper()}{kind}, {calibration}, {privacy.adjacency}"
@@ -134,8 +134,9 @@ def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
 def _range_attack(privacy: Privacy) -> Attack:
     """Attack a private range and the sums over it: all collect the most or the least there is, so that it stays.
 
-    One person goes from one end of the range, and one state, to the other, or comes. What is seen is the noise of all
-    that was released, in units of its recorded scales; with pure privacy of the counts, whose budget is their own.
+    One person goes from one end of the range, and one state, to the other, or comes. The attack reads the noise of all
+    released values, in units of their recorded scales; with pure privacy only that of the counts, which have a separate
+    budget.
     """
     estimator = PolicyEvaluation(
         gamma=_GAMMA,
@@ -183,8 +184,8 @@ def _staged_attack(privacy: Privacy) -> Attack:
     """Attack every stage: all collect about as much in one state, but for one person, who collects the most or nothing.
 
     Replaced, they go to another state, to another bin of distances, and to the other end of all means; they visit one
-    state or both. Beyond what returns are found to reach, and what visits are clipped to, they move all sums as far as
-    the noise is for, whatever was released before, but for a few parts in a hundred of squares and discounts.
+    state or both. Their returns exceed the reach found, and their visits the clip. So they move all sums by the
+    sensitivity, whatever was released before, except for a few percent in squares and discounts.
     """
     estimator = PolicyEvaluation(gamma=_GAMMA, return_range=(-2.0, 2.0), horizon=2, n_threads=1, **claimed(privacy))
     crowd = [([0], [0.0])] * (2 * _VISITORS)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Method = Literal["sufficient_statistics", "lsw", "lsl"]
 
-# What features, weights and ridge may be, lest their squares leave the range of floats.
+# Limits of features, weights and ridge: their squares must not leave the range of floats.
 _SIZES = 1e-50, 1e50
 # Beyond, the supplement proves nothing.
 _LARGEST_PRINTED_EPSILON = 5.0
@@ -64,11 +64,11 @@ _NAMES_OF_CONSTANTS = {"sound": "", "paper": ", supplement's constants", "icml":
 
 
 class _Public(NamedTuple):
-    """What is public besides the release: the problem, and the states as they were declared to an encoder."""
+    """Public facts besides the release: the problem, and the states as declared to an encoder."""
 
     problem: Problem
     states: tuple[Hashable, ...] | None
-    #: Whether trajectories may have been cut, where they are summed in stages; else None.
+    #: Whether trajectories may have been truncated, if they are summed in stages; else None.
     has_tails: bool | None
 
 
@@ -76,8 +76,8 @@ class _Public(NamedTuple):
 class PolicyEvaluation(PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.
 
-    Privacy: what is released, at once or in stages that share the budget, is (epsilon, delta)-differentially private
-    under `adjacency`, a person being a trajectory; every other attribute is computed from it. For "lsw" and "lsl" the
+    Privacy: the release, at once or in stages that share the budget, is (epsilon, delta)-differentially private under
+    `adjacency`. A person is a trajectory. Every other attribute is computed from the release. For "lsw" and "lsl" the
     size of the noise depends on the data, and is as private as they are.
 
     Parameters
@@ -91,43 +91,43 @@ class PolicyEvaluation(PrivateEstimator):
     features : array_like of shape (n_states, n_features) or callable, optional
         Phi, public; a callable gives the features of one state. Default: one for each state.
     return_range : tuple of float or "private", optional
-        Least and largest discounted return, public; returns beyond are clipped. Default: what `reward_range` and
-        `gamma` allow, and `horizon` where tails are not filled. "private" finds a range within that one, with a tenth
-        of the budget, and wide enough for a standard deviation more people than are seen ("sufficient_statistics" only;
-        trajectories are read twice).
+        Least and largest discounted return, public; returns beyond are clipped. Default: the range possible by
+        `reward_range` and `gamma`, and by `horizon` if tails are not filled. "private" finds a range within that one,
+        with a tenth of the budget ("sufficient_statistics" only; trajectories are read twice). To be wide enough, it
+        adds a standard deviation of the noise to the counts of people.
     reward_range : tuple of float, default (0, 1)
         Least and largest reward, public.
     horizon : int, optional
-        Most recorded states of a trajectory, a terminal one included; longer trajectories are cut, and those of that
-        length are taken to be, unless `Trajectories.truncated` says that they ended by themselves.
+        Most recorded states of a trajectory, a terminal one included. Longer trajectories are truncated. Those of
+        exactly that length are assumed to be truncated too, unless `Trajectories.truncated` says otherwise.
     lag : int, optional
-        Visits at the last so many steps before the horizon do not count, though their rewards do: what cutting a
-        trajectory takes from a return that counts is at most its share ``gamma**lag``. Whether a visit counts follows
-        from what was before it, which favours no return. Default: for "sufficient_statistics" at once up to a quarter
-        of the horizon, from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
+        Visits in this many last steps before the horizon do not count, but their rewards do. So truncation takes at
+        most the share ``gamma**lag`` from a counted return. Whether a visit counts depends on earlier steps alone, so
+        the selection does not bias returns. Default: for "sufficient_statistics" at once up to a quarter of the
+        horizon, from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
     method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
         "sufficient_statistics" releases sums per state (with features, normal equations): the error of a state falls
-        with its own visits. Without features, for equal weights and delta above 0, this is done in stages that fit the
-        noise to the data: what returns, visits and distances are released first, tails of trajectories that were cut
-        are filled with what returns were worth late, and values are drawn to each other by what is known of each. That
-        reads trajectories four times. With `ridge`, `shrinkage`, "private" ranges, and from an iterator, which can be
-        read only once, sums are released at once, and tails are not filled. "lsw" fits mean first-visit returns,
-        weighted by state, and "lsl" is ridge regression over trajectories, both with noise of data-dependent size [1]_:
-        "lsw" is better where every state that has a weight is visited often, and useless where one is not.
+        with its own visits. Without features, for equal weights and delta above 0, this is done in stages that adapt
+        the noise to the data. Summaries of returns, visits and distances are released first. Tails of truncated
+        trajectories are filled with the mean return of late steps. Values are shrunk towards each other according to
+        their precision. Stages read trajectories four times. With `ridge`, `shrinkage`, "private" ranges, or an
+        iterator (read only once), sums are released at once, and tails are not filled. "lsw" fits mean first-visit
+        returns, weighted by state, and "lsl" is ridge regression over trajectories, both with noise of data-dependent
+        size [1]_. "lsw" is better if every state with a weight is visited often, and useless if one is not.
     weights : array_like of shape (n_states,), optional
-        w for "lsw" (what the error in each state counts), rho for the others; public, nonnegative. Default: equal,
+        w for "lsw" (the weight of the error in each state), rho for the others; public, nonnegative. Default: equal,
         adding up to 1.
     ridge : float, optional
         The paper's lambda, positive: lambda/(2 m) is added to the m trajectories' mean Phi' G Phi. Default: for "lsl"
-        one that grows like sqrt(m), for "sufficient_statistics" at once what the known noise asks for, and 0 where
-        epsilon is ``inf``. "lsw" has none. Values are drawn to `offset_` by it.
+        proportional to sqrt(m); for "sufficient_statistics" at once determined by the known noise; 0 if epsilon is
+        ``inf``. "lsw" has none. It shrinks values towards `offset_`.
     shrinkage : bool, default False
-        Draw every value towards the pooled return by as much as its own noise asks for (empirical Bayes), in place of
-        one ridge for all: for sums per state, that is "sufficient_statistics" without features and with equal weights.
-        The error is less on average over states; that of one that is unlike the others may be more.
+        Shrink every value towards the pooled return according to its own noise (empirical Bayes), instead of one ridge
+        for all. It needs sums per state: "sufficient_statistics" without features and with equal weights. The error is
+        less on average over states; it may be more in a state unlike the others.
     block_bounds : tuple of float, optional
         For "sufficient_statistics": Frobenius norms (xx, xy) of one trajectory's part in the normal equations, public;
-        larger ones are scaled. Default: what weights, features, range and horizon allow.
+        larger ones are scaled. Default: the largest norms possible with these weights, features, range and horizon.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of trajectories is public, or private ("sufficient_statistics" only).
     calibration : {"sound", "paper", "icml"}, default "sound"
@@ -139,18 +139,18 @@ class PolicyEvaluation(PrivateEstimator):
     Attributes
     ----------
     value_ : ndarray of shape (n_states,)
-        Value of each state, clipped to the range of returns: a mean of returns lies there, so a value beyond comes
-        nearer to what it estimates by it, at the cost of leaning inwards by the noise near an end of the range.
+        Value of each state, clipped to the range of returns: a mean of returns lies there, so clipping only reduces the
+        error. Near an end of the range it causes a bias inwards, about the size of the noise.
     coef_ : ndarray of shape (n_features,)
         Coefficients: `value_` is `offset_` plus the features times them, clipped.
     offset_ : float
-        What the fit is above: for sums per state the pooled return of all visits, or an end of the range that it cannot
-        be told from; for "lsl" and for normal equations the lower end of the range; else 0.
+        Origin of the fit. For sums per state: the pooled return of all visits, or an end of the range if the noise does
+        not distinguish the two. For "lsl" and for normal equations: the lower end of the range. Else 0.
     value_std_ : ndarray of shape (n_states,)
-        Standard deviation of `value_`, for "sufficient_statistics" only: in stages of all errors, of noise, sampling,
-        tails and what values are drawn and clipped by; at once of the privacy noise alone (first order).
+        Standard deviation of `value_`, for "sufficient_statistics" only: in stages of all errors (noise, sampling,
+        tails, shrinkage and clipping); at once of the privacy noise alone (first order).
     return_range_ : tuple of float
-        The range that was found, where it is private.
+        The range found, if `return_range` is "private".
     ridge_ : float
         The lambda used; 0 for "lsw", in stages and with shrinkage.
     releases_, privacy_spent_
@@ -204,9 +204,9 @@ class PolicyEvaluation(PrivateEstimator):
         Parameters
         ----------
         trajectories : Trajectories, iterable of Trajectories, or Partitions
-            Blocks, as of `Trajectories.iter_parquet`, are read one at a time; in stages several times, and once alone
-            where they are an iterator, which a private range does not take. Parts hold Trajectories, or lists of them:
-            a Dask bag, files by functions.
+            Blocks, as of `Trajectories.iter_parquet`, are read one at a time, in stages several times. An iterator is
+            read only once, and is refused with a private range. Parts hold Trajectories, or lists of them: a Dask bag,
+            files by functions.
         y : None
             Ignored; here for pipelines.
 
@@ -223,8 +223,8 @@ class PolicyEvaluation(PrivateEstimator):
         Warns
         -----
         UtilityWarning
-            If the public number of trajectories says that the answer will be mostly noise, however often each state is
-            visited; or if what was released says so: too few visits, or values far beyond the range of returns.
+            If the answer will be mostly noise however often each state is visited, by the public number of
+            trajectories. Also if released values show this: too few visits, or values far beyond the range of returns.
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
@@ -241,7 +241,7 @@ class PolicyEvaluation(PrivateEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            A frame's column, where `set_output` asked for one.
+            A frame's column if requested by `set_output`.
 
         Raises
         ------
@@ -273,8 +273,8 @@ class PolicyEvaluation(PrivateEstimator):
         pandas.DataFrame
             A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; `value_std_`, where
             there is one, as ``std_error`` of sums in stages and as ``std_privacy`` of others; and ``low`` and ``high``,
-            limits by it. Those of sums at once are for the noise alone: they leave out the chance in the trajectories,
-            and what clipping to the range of returns takes off.
+            limits by it. Those of sums at once are for the noise alone: they do not include sampling error of the
+            trajectories, or the effect of clipping to the range of returns.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _counts_all(self) -> bool:
-        """Whether deviations are of all errors: what was summed in stages has several releases."""
+        """Whether deviations include all errors: sums in stages have several releases."""
         return self._is_staged and len(self.releases_) > 1
 
     def _tabled(self, level: float) -> dict[str, FloatArray]:
@@ -326,13 +326,13 @@ class PolicyEvaluation(PrivateEstimator):
     ) -> Axes:
         """Draw the value function.
 
-        Privacy: drawn from what was released.
+        Privacy: drawn from released values.
 
         Parameters
         ----------
         shape : tuple of int, optional
-            Rows and columns of a grid world whose states are numbered row by row: a map, whose colours span the range
-            of returns that was declared or, where it is private, found. By default states are points side by side.
+            Rows and columns of a grid world with states numbered row by row: draws a map. Its colours span the range of
+            returns, declared or found. By default states are points side by side.
         level : float, default 0.95
             Nominal coverage of limits, drawn where there is a `value_std_`.
         state_names : sequence, optional
@@ -399,11 +399,11 @@ class PolicyEvaluation(PrivateEstimator):
         target : float, default 0.1
             Error wanted: root of the weighted mean square over states, as a fraction of the range of returns.
         visited : float or array_like of shape (n_states,), optional
-            Assumed share of trajectories that visit a state, in (0, 1], or of each; by default half of what the horizon
-            allows. A state that few visit has most of the error.
+            Assumed share of trajectories that visit a state, in (0, 1], or of each; by default half the largest share
+            possible within the horizon. Rarely visited states have most of the error.
         spread : float, optional
-            Assumed standard deviation of returns, as a fraction of their range, in (0, 1]: where they are summed in
-            stages, errors are in proportion to it. Default: that of returns spread evenly over the range, 0.29.
+            Assumed standard deviation of returns, as a fraction of their range, in (0, 1]. In stages, errors are
+            proportional to it. Default: that of returns spread evenly over the range, 0.29.
         **parameters
             The estimator's own: epsilon, delta, gamma, ...
 
@@ -515,7 +515,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _is_staged(self) -> bool:
-        """Whether trajectories that can be read again are summed in stages, as far as parameters tell."""
+        """Whether trajectories that can be read again are summed in stages, by the parameters."""
         is_plain = self.features is None and self.block_bounds is None and self.ridge is None and not self.shrinkage
         is_plain = is_plain and self.method == "sufficient_statistics" and not self._range_is_private
         return is_plain and self.delta > 0.0 and math.isfinite(self.epsilon) and self._weighs_alike
@@ -541,7 +541,7 @@ class PolicyEvaluation(PrivateEstimator):
         return ReturnGrid.for_range(*check.limits("return_range", limits))
 
     def _problem(self, n_states: int, encoder: StateEncoder | None, *, staged: bool) -> Problem:
-        """Put together what is public, once the states are known."""
+        """Collect the public facts, once the states are known."""
         features = self.features
         if callable(features):
             states: Iterable[Hashable] = range(n_states) if encoder is None else encoder.states
@@ -580,12 +580,12 @@ class PolicyEvaluation(PrivateEstimator):
         return public, trajectories if staged else chain([first], blocks)
 
     def _staging(self, staged: bool, says_truncated: bool) -> bool | None:
-        """Return whether trajectories that are summed in stages have tails; None where they are summed at once."""
+        """Return whether trajectories summed in stages have tails; None if they are summed at once."""
         return (self.gamma < 1.0 and (self.horizon is not None or says_truncated)) if staged else None
 
     @property
     def _what(self) -> str:
-        """What the release is called in records, after the estimator's name."""
+        """Name of the release in records, after the estimator's name."""
         return f"{_NAMES[self.method]}{_NAMES_OF_CONSTANTS[self.calibration]}"
 
     @property
@@ -608,7 +608,7 @@ class PolicyEvaluation(PrivateEstimator):
         return PrivateRange.calibrate(privacy, *self._run(problem))
 
     def _run(self, problem: Problem) -> tuple[Run, VisitSolver]:
-        """Return what is public of a fit, and how its sums are solved."""
+        """Return the public facts of a fit, and the solver of its sums."""
         return Run(problem, float(self.gamma), self._what), VisitSolver(self.ridge, self.shrinkage)
 
     def _statistic(self, problem: Problem, privacy: Privacy, m: int) -> Statistic:
@@ -720,7 +720,7 @@ class _SameAgain:
 
 
 def _declared(trajectories: Any, *nothing: None) -> tuple[int, Any, bool] | None:
-    """Return the number of states of a part, their list where they were listed, and whether it says who was truncated.
+    """Return the number of states of a part, their list if it has one, and whether truncation is recorded.
 
     None if it has no trajectories.
     """

@@ -1,6 +1,6 @@
-"""What a policy evaluation releases and computes from it, whichever mechanism is at work, and how far off that will be.
+"""Releases of a policy evaluation by any mechanism, the values computed from them, and their expected error.
 
-The error that privacy adds to the values of states is found from public numbers, as a share of the range of returns.
+The error due to privacy is computed from public numbers, as a share of the range of returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEYOND = 0.2
 
 
 class Run(NamedTuple):
-    """What is public of a fit, and what its release is called in records."""
+    """Public facts of a fit, and the name of its release in records."""
 
     problem: Problem
     gamma: float
@@ -36,10 +36,10 @@ class Run(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What the releases of a fit tell."""
+    """Estimates from the releases of a fit."""
 
     coef: FloatArray
-    #: What coefficients are above.
+    #: Origin of the coefficients.
     offset: float
     #: The paper's lambda.
     ridge: float
@@ -58,7 +58,7 @@ class VisitSolver(NamedTuple):
     shrinkage: bool
 
     def solve(self, released: Release, moments: JointMoments, problem: Problem) -> Evaluated:
-        """Return what the sums tell."""
+        """Return the estimates from the sums."""
         penalty = None if self.ridge is None else 0.5 * self.ridge
         found = solve(released, moments.noise, problem, penalty, self.shrinkage)
         error = visit_error(moments, problem, released_information(released, moments))
@@ -67,17 +67,17 @@ class VisitSolver(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PolicyMechanism(Mechanism[Evaluated]):
-    """What the mechanisms share: seeded noise is bound to discount, features and weights."""
+    """Common base of the mechanisms: seeded noise is bound to discount, features and weights."""
 
     run: Run
 
     @property
     def problem(self) -> Problem:
-        """What is public of the fit."""
+        """Public facts of the fit."""
         return self.run.problem
 
     def seeded_for(self, source: noise.BitSource) -> noise.BitSource:
-        """Bind seeded noise to what is public."""
+        """Bind seeded noise to the public values."""
         return source.bound(float(self.run.gamma), self.problem.features, self.problem.weights)
 
     @abstractmethod
@@ -139,10 +139,10 @@ class Returns(PolicyMechanism):
         return lambda: self._solved(released)
 
     def _solved(self, released: Release) -> Evaluated:
-        """Tell the error by how far released values are beyond the range of returns.
+        """Estimate the error from released values beyond the range of returns.
 
-        They come without standard deviations to tell it by: where noise is half of the range's width, `_BEYOND` of that
-        is beyond, in root mean square, or more.
+        Standard deviations are not available here. If noise is half of the range's width, the root mean square of the
+        excess is at least `_BEYOND` of that.
         """
         statistic, problem = self.single.statistic, self.problem
         coef = statistic.coefficients(released.values["coordinates"])
@@ -152,7 +152,7 @@ class Returns(PolicyMechanism):
         return Evaluated(coef, statistic.offset, statistic.ridge, 0.5 * weighted / _BEYOND)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect states to be visited alike; the noise was calibrated for m."""
+        """Expect states to be visited equally often; the noise was calibrated for m."""
         return smooth_error(self.single, visited)
 
 

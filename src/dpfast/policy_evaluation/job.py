@@ -27,7 +27,7 @@ class Evaluation(Kind):
     PEOPLE = "m"
 
     def fit(self, model: PolicyEvaluation, job: Job, progress: Progress | None) -> None:
-        """Fit, from blocks of trajectories where these are sorted in files that can be read so."""
+        """Fit, from blocks of trajectories if the files are sorted and can be read in blocks."""
         model.fit(Blocks(job.data, progress))
 
     def tables(self, model: PolicyEvaluation, job: Job) -> dict[str, Table]:

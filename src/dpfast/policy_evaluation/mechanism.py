@@ -1,29 +1,29 @@
-"""What policy evaluation releases: fits of first-visit returns with noise of data-dependent size, or sums over visits.
+"""Releases of policy evaluation: fits of first-visit returns with noise of data-dependent size, or sums over visits.
 
 Write F_s for the mean first-visit return of the v_s trajectories, of m, that visit state s, in a public range of
-`width`; Phi for the features, w and rho for public weights. One trajectory, replaced, moves the returns of the states
-that it visited or now visits. What is released, and how far it moves (Balle, Gomrokchi, Precup 2016, ICML):
+`width`; Phi for the features, w and rho for public weights. Replacing one trajectory moves the returns of the states
+that it visited or now visits. The releases and their sensitivities (Balle, Gomrokchi, Precup 2016, ICML):
 
 - `WeightedMeans` (DP-LSW): B G^(1/2) F with G = diag(w), which moves by at most ``||B|| width sqrt(phi)`` with
   phi = sum of w_s/max(v_s, 1)**2. The printed algorithm takes B = (G^(1/2) Phi)^+ and so releases the coefficients.
   Here B has orthonormal rows that span the columns of G^(1/2) Phi: then ||B|| = 1, no coordinate has more noise than
-  its share of the weighted squared error asks for, and the coefficients follow by post-processing.
-- `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of
-  ``rho_s (F_{x,s} - phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by
-  at most 1/lambda times the change of the gradient at theta: 2 Phi'u, where u_s is the change of rho_s F_{x,s} where
-  both trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) where one does. With ||theta|| at most
+  its share of the weighted squared error needs, and the coefficients follow by post-processing.
+- `RidgeFit` (DP-LSL): theta, the minimiser of the sum over trajectories x and the states s in x of ``rho_s
+  (F_{x,s} - phi_s'theta)**2`` plus ``lambda/2 ||theta||**2``. That is lambda-strongly convex, so theta moves by at most
+  1/lambda times the change of the gradient at theta, 2 Phi'u. Here u_s is the change of rho_s F_{x,s} if both
+  trajectories visit s, and rho_s (phi_s'theta - F_{x,s}) if one does. With ||theta|| at most
   ``width sqrt(sum of rho_s v_s)/sqrt(2 lambda)`` that is ``2 width ||Phi|| sqrt(phi)/lambda``, for every lambda > 0,
   phi as `dpfast.statistics.smooth_sensitivity_lsl` has it. The print divides by lambda - ||Phi||**2 max(rho) instead.
 - A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over trajectories and the states each visits
   (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
-  (`dpfast.releases.moments`), with noise of public size (`visit_moments`). Where every state has a feature and all have
-  one weight, returns are counted from the middle of their range, and the noise is what `dpfast.privacy.visit_moments`
-  proves for two people who visit K of S states each.
+  (`dpfast.releases.moments`), with noise of public size (`visit_moments`). If every state has a feature and all weights
+  are equal, returns are relative to the middle of their range. The noise is then calibrated by
+  `dpfast.privacy.visit_moments`, with its proof for two people who visit K of S states each.
 
 The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
 statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that
-`SLACK` covers. A smooth sensitivity errs by `SMOOTH_SENSITIVITY_ERROR`/2 and `ROUND_UP`, less than 2**-42 of itself, of
-which `SmoothGaussian.smoothness` allows for 2**-40.
+`SLACK` covers. A smooth sensitivity errs by `SMOOTH_SENSITIVITY_ERROR`/2 and `ROUND_UP`, less than 2**-42 of itself;
+`SmoothGaussian.smoothness` allows for 2**-40.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SMALLEST_GROWTH = 1e-50
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is public of a policy evaluation."""
+    """Public facts of a policy evaluation."""
 
     #: Phi, (n_states, n_features); None for one feature a state.
     features: FloatArray | None
@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def centered(self) -> bool:
-        """Whether returns are summed about the middle of their range: states alike, each with a feature."""
+        """Whether returns are summed about the middle of their range: equal states, each with a feature."""
         alike = self.features is None and self.block_bounds == (None, None)
         return alike and bool(np.all(self.weights == self.weights[0]))
 
@@ -101,7 +101,7 @@ class Problem:
 
     @property
     def floor(self) -> float:
-        """What the printed DP-LSL needs lambda to exceed, rounded up."""
+        """Lower limit of lambda in the printed DP-LSL, rounded up."""
         return self.feature_norm**2 * float(self.weights.max()) * ROUND_UP
 
     @cached_property
@@ -129,7 +129,7 @@ class Problem:
         return float(self.weights * self.usual_counts(m, visited) @ self.squared_features) / self.n_features
 
     def visits(self) -> dict[str, Any]:
-        """Return what `sufficient_statistics` sums trajectories by."""
+        """Return what `sufficient_statistics` needs to sum trajectories."""
         xx, xy = self.block_bounds
         limits = self.grid.low, self.grid.high
         public = {"features": self.features, "weights": self.weights, "horizon": self.horizon, "lag": self.lag}
@@ -152,9 +152,9 @@ class Problem:
 def usual_lag(gamma: float, horizon: int | None, epsilon: float) -> int:
     """Choose how many steps before the horizon visits stop to count, from public numbers.
 
-    A return there lacks up to gamma**lag of what the trajectory would go on to collect, which 1/(1 - gamma) steps make
-    e times smaller: once at epsilon = 1, more often the less noise there is to hide a bias. No more than a quarter of
-    the horizon, as every step may be the only one that some state is visited at.
+    A return there lacks up to gamma**lag of the rewards after the horizon. A lag of 1/(1 - gamma) steps makes this e
+    times smaller. At epsilon = 1 the lag is one such length, and longer if there is less noise to hide a bias. It is at
+    most a quarter of the horizon, since any step may be the only one at which some state is visited.
     """
     if horizon is None or gamma == 1.0:
         return 0
@@ -163,7 +163,7 @@ def usual_lag(gamma: float, horizon: int | None, epsilon: float) -> int:
 
 def norm_bound(matrix: FloatArray) -> float:
     """Return the spectral norm, above the computed one by more than the error of the decomposition."""
-    # Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing": 16 n d is beyond what is known.
+    # Singular values err by p(n, d) u ||A||; LAPACK's manual has p "modestly growing": 16 n d is beyond any known case.
     computed = float(np.linalg.norm(matrix, 2))
     return computed * (1.0 + 16.0 * matrix.size * _UNIT_ROUNDOFF) * ROUND_UP
 
@@ -179,9 +179,9 @@ class Statistic(ABC):
     spread: float
     #: lambda.
     ridge: float = 0.0
-    #: What values are fitted above.
+    #: Origin of the fitted values.
     offset: float = 0.0
-    #: Counts, alike for all states, of which the sensitivity is least and greatest.
+    #: Counts, equal for all states, with the least and the greatest sensitivity.
     extreme_counts: tuple[int, int]
 
     def __init__(self, problem: Problem, m: int) -> None:
@@ -292,7 +292,7 @@ class WeightedMeans(Statistic):
         self.tau = self._error(np.abs(self._rows).sum(axis=1), self.problem.n_states)
 
     def _error(self, row_sums: FloatArray, n_terms: int) -> float:
-        """Bound the error of rows times means: of each mean, and gamma_n of sums of so many terms, in any order."""
+        """Bound the error of rows times means: of each mean, and gamma_n of sums of n terms, in any order."""
         grid = self.problem.grid
         relative = (n_terms + 2) * _UNIT_ROUNDOFF
         reach = max(abs(grid.low), abs(grid.high))
@@ -309,7 +309,7 @@ class WeightedMeans(Statistic):
         return self._norm * self.problem.grid.width * math.sqrt(psi) * ROUND_UP
 
     def usual_variance(self, count: int) -> UsualVariance:
-        """Return that of one state: where counts are alike the weights are a factor."""
+        """Return the squared sensitivity at one state: with equal counts the weights are a factor."""
         return _VarianceOfMeans(count)
 
     def coefficients(self, released: FloatArray) -> FloatArray:
@@ -352,8 +352,8 @@ class RidgeFit(Statistic):
 
         The computed one solves (K + E) x = b + e with K at least lambda/2: its error is at most
         (||e|| + ||E|| ||theta||)/(lambda/2 - ||E||). Products err by gamma_(n + 4) of those of absolute values, and
-        Cholesky with its two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound
-        after it), of which 4 times is taken.
+        Cholesky with its two triangular solves by d gamma_(3d + 1) ||K|| (Higham 2002, Theorem 10.4 and the bound after
+        it); 4 times this is used.
         """
         problem, half, rho = self.problem, 0.5 * self.ridge, self.problem.weights
         visits = self.m * float(np.sum(np.sort(rho)[::-1][: problem.most_visited]))
@@ -397,22 +397,22 @@ class RidgeFit(Statistic):
         return self._factor * math.sqrt(psi) * ROUND_UP
 
     def usual_variance(self, count: int) -> UsualVariance:
-        """Return that of one state which moves the minimiser as all of them do."""
+        """Return the squared sensitivity at one state with the same effect on the minimiser as all together."""
         rho = np.sort(self.problem.weights)[::-1]
         visits = self.problem.feature_norm * float(rho[0]) * math.sqrt(float(rho.sum()) / (2.0 * self.ridge))
         return _VarianceOfRidge(count, self.m, visits / float(np.linalg.norm(rho[: self._top])))
 
     def coefficients(self, released: FloatArray) -> FloatArray:
-        """Return what was released: they are theta."""
+        """Return the released values: they are theta."""
         return released.copy()
 
 
 def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = False) -> float:
     """Return a lambda that grows like sqrt(m), from public numbers.
 
-    ``||Phi||**2 sqrt(32 a max(rho) ||rho|| m)``, a the noise per unit of sensitivity: noise of a value, about
-    ``2 a width ||Phi||**2 ||rho||/lambda`` and more, and shrinkage, about ``width lambda/(4 m max(rho) ||Phi||**2)``,
-    then are of one size. The printed algorithm has that above what it cannot go below.
+    ``||Phi||**2 sqrt(32 a max(rho) ||rho|| m)``, a the noise per unit of sensitivity: noise of a value, about ``2 a
+    width ||Phi||**2 ||rho||/lambda`` and more, and shrinkage, about ``width lambda/(4 m max(rho) ||Phi||**2)``, then
+    are of one size. The printed algorithm adds this to its lower limit.
     """
     alpha = gaussian_scale(*privacy.target)
     spread = float(problem.weights.max()) * float(np.linalg.norm(problem.weights))
@@ -421,7 +421,7 @@ def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = Fals
 
 
 def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
-    """Return the least noise for A and b, weighted by what it does to the residual b - A theta, by public numbers."""
+    """Return the least noise for A and b, weighted by its effect on the residual b - A theta, by public numbers."""
     public = visit_bounds(problem.n_states, **problem.visits())
     return JointMoments.calibrate(
         privacy,
@@ -435,22 +435,22 @@ def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
 
 
 class Solution(NamedTuple):
-    """What follows from a release of A and b."""
+    """Estimates from a release of A and b."""
 
     #: Coefficients, of returns less the offset.
     coef: FloatArray
     #: First-order standard deviation of the values from the noise alone, (n_states,).
     value_std: FloatArray
-    #: What was added to the diagonal of A.
+    #: Addition to the diagonal of A.
     ridge: float
-    #: What coefficients are above: an end of the range, or the pooled return.
+    #: Origin of the coefficients: an end of the range, or the pooled return.
     offset: float
 
 
 def solve(
     release: Release, noisy: MomentNoise, problem: Problem, ridge: float | None, shrinkage: bool = False
 ) -> Solution:
-    """Solve for the coefficients: post-processing; the ridge is by default what the known noise asks for."""
+    """Solve for the coefficients: post-processing; the default ridge is determined by the known noise."""
     xx, xy, grid = release.values["xx"], release.values["xy"], problem.grid
     if problem.centered:
         middle = grid.middle
@@ -472,8 +472,8 @@ def solve(
 def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: float, noisy: MomentNoise) -> FloatArray:
     """First-order standard deviation of Phi theta, theta = R b with R = (A + ridge I)^-1.
 
-    The noise E of A moves b - A theta by E theta, whose covariance is ``o (||theta||**2 I + theta theta')`` with o the
-    variance off the diagonal, and a further ``(c - 2 o) diag(theta**2)`` with c that on it.
+    The noise E of A moves b - A theta by E theta. Its covariance is ``o (||theta||**2 I + theta theta')`` plus ``(c - 2
+    o) diag(theta**2)``, with o the variance off the diagonal and c the variance on it.
     """
     values, vectors = linalg.eigh(xx)
     rows = features @ (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T

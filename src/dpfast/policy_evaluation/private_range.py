@@ -1,17 +1,18 @@
 """A range of returns within the budget: people are counted by their returns, then sums are taken over a narrower range.
 
-The range that rewards, discount and horizon allow may be far wider than the one that returns are in, and noise is in
-proportion to it. So, with a part of the budget (`_SHARE`), every person is counted once by the largest and once by the
-least of their first-visit returns that count, in public bins: half-octaves about 0, within the declared range, so that
-any scale of returns is met to within a factor of sqrt(2). A person is in one bin of each of two histograms: replaced,
-they leave two bins and enter two others, and the counts move by 2 (by sqrt(2) if they come or go), which is what
-`dpfast.releases.noisy_sum` calibrates for. The sums are then released with the rest of the budget, clipped to a range
-that is a function of the released counts and public numbers (`narrowest`): their noise is that of a declared range.
+Noise is proportional to the range of returns. The range possible by rewards, discount and horizon may be far wider than
+the returns. So a part of the budget (`_SHARE`) is used to count every person twice: by the largest and by the least of
+their first-visit returns that count. Bins are public: logarithmic about 0, two an octave, within the declared range. So
+any scale of returns is met to within a factor of sqrt(2). A person is in one bin of each of two histograms. Replaced,
+they leave two bins and enter two others: the counts move by 2 (by sqrt(2) if they come or go), and
+`dpfast.releases.noisy_sum` is calibrated for this. The sums are then released with the rest of the budget, clipped to a
+range computed from the released counts and public numbers (`narrowest`). Their noise is that of a declared range.
 
-Clipping moves the sum of a state by no more than the people beyond the range, each by as much as they are beyond. How
-many of these visit the state is not known: it is taken to be as many as visit a state on average, by the same guess as
-plans (half of what the horizon allows). Tails are read one standard deviation of their noise up: a tail that cannot be
-seen for noise is taken to be there, and noise alone hardly ever makes the range too narrow.
+Clipping moves the sum of a state by no more than the people beyond the range, each by as much as they are beyond. The
+number of these who visit the state is unknown. It is assumed to be the average number of visitors of a state, by the
+same guess as in plans (half the number possible within the horizon). One standard deviation of noise is added to the
+counts of tails. So a tail hidden in the noise is assumed to exist, and noise alone hardly ever makes the range too
+narrow.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from dpfast.statistics import ReturnGrid, SufficientStatistics
 
 # Of mu squared, or of epsilon where delta is 0.
 _SHARE = 0.1
-# Half-octaves that are told apart below the declared range's larger end.
+# Half-octaves below the declared range's larger end.
 _HALF_OCTAVES = 24
 
 
@@ -79,7 +80,7 @@ class PrivateRange(PolicyMechanism):
         return visit_moments(self.problem, self.rest)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect what the declared range gives."""
+        """Expect the error at the declared range."""
         return visit_error(self.widest(), self.problem, self.problem.information(m, visited))
 
     def narrowed(self, release: Release) -> tuple[Problem, JointMoments]:
@@ -96,7 +97,7 @@ class PrivateRange(PolicyMechanism):
 
 
 class CountedReturns(NamedTuple):
-    """What the data owner has summed of trajectories, and what sums them over a narrower range."""
+    """The data owner's sums over trajectories, and the function to sum over a narrower range."""
 
     counts: FixedPoint
     sums: Callable[[Problem], SufficientStatistics]

@@ -1,4 +1,4 @@
-"""What a batch job of policy evaluation writes: values of states, and how much of them is noise."""
+"""Output of a batch job of policy evaluation: values of states, and their noise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def figures(model: PolicyEvaluation, states: Sequence[Any]) -> dict[str, Axes]:
 
 
 def facts(model: PolicyEvaluation) -> list[tuple[str, str]]:
-    """Say what was found, and how large the noise is beside the spread of values."""
+    """Describe the result, and the noise relative to the spread of values."""
     stated = [("penalty used", repr(float(model.ridge_))), ("offset", f"{model.offset_:.5g}")]
     if hasattr(model, "return_range_"):
         stated.append(("range of returns that was found", "{:.5g} to {:.5g}".format(*model.return_range_)))

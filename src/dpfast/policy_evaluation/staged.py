@@ -1,24 +1,25 @@
-"""Sums over visits in stages, each release fitted to those before: noise for the data, and tails for what was cut.
+"""Sums over visits in stages, each adapted to earlier releases: noise fits the data, and truncated tails are filled.
 
 The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by shares of mu squared, in this order:
 
-1. *Means* (`_MEANS`): four numbers a person, each in [-1, 1], in bounds of their own: the mean of their returns, and of
-   what is left of 1 by the discounts of what was cut, over all first visits and over all late steps. The first two tell
-   where returns are, the last two what is lost at the horizon: the value that fills the tails. Replaced, a person moves
-   returns by 2 and the others by 1 each: sqrt(10) in all, and by 2 if they come or go. Where the number of people is
-   private, 1 a person is released beside them: sqrt(5) in place of 2.
-2. *Visits* (`_VISITS`): people by how many states they visit. The clip C of a person's visits follows: the least of
-   noise, in proportion to it, and bias, by what it takes from people who visit many.
-3. *Distances* (`_DISTANCES`), unless people are too few to tell where returns are: people by the largest distance of a
-   return of theirs from there. The reach of returns follows, alike.
-4. *Sums*: over people and the states they visit, of 1, of returns, of their squares and of discounts of what was cut,
-   all scaled so that a person's visits and returns are within C (`dpfast.statistics.filled_returns`). No two people's
-   parts have a negative product in any state: one who takes another's place moves the sums by sqrt(2) times the bound.
+1. *Means* (`_MEANS`): four numbers a person, each in [-1, 1] by separate bounds. They are the mean return, and the mean
+  of 1 less the discount of the truncated tail, each over all first visits and over all late steps. The first two locate
+  the returns. The last two give the loss at the horizon, and so the value to fill tails with. Replaced, a person moves
+  returns by 2 and the others by 1 each: sqrt(10) in all, and by 2 if they come or go. Where the number of people is
+  private, 1 a person is released beside them: sqrt(5) in place of 2.
+2. *Visits* (`_VISITS`): people by the number of states they visit. They determine the clip C of a person's visits, by
+  the least sum of noise (proportional to C) and bias (the visits clipped).
+3. *Distances* (`_DISTANCES`), unless people are too few to locate the returns: people by the largest distance of their
+  returns from that location. They determine the reach of returns in the same way.
+4. *Sums*: over people and the states they visit, of 1, of returns, of their squares and of discounts of truncated
+  tails. A person's part is scaled to keep visits and returns within C (`dpfast.statistics.filled_returns`). No two
+  people's parts have a negative product in any state: one who takes another's place moves the sums by sqrt(2) times the
+  bound.
 
-Every number that a stage is fitted to is a function of earlier releases and public numbers, fixed before trajectories
-are read again. Each release is calibrated for its part as if it were alone: whatever was released before, counts move
-by one bin or two, means and sums by what is said above. So they compose adaptively to the whole by mu squared. Whether
-distances are counted depends on the released means alone.
+A stage adapts only to earlier releases and public numbers, and is fixed before trajectories are read again. Each
+release is calibrated for its part as if it were alone: whatever was released before, counts move by one bin or two,
+means and sums by the bounds above. So they compose adaptively to the whole by mu squared. Whether distances are counted
+depends on the released means alone.
 
 What follows is post-processing (`dpfast.solvers.state_values.fitted_values`).
 """
@@ -57,7 +58,7 @@ from dpfast.statistics.visits import visit_bounds
 _MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
 # Half widths by which the pooled return may be off: beyond, nothing is fitted to it.
 _TOLD = 0.15
-# Half-octaves in which numbers of visits, and distances, are told apart at most.
+# Most half-octaves for numbers of visits, and for distances.
 _VISIT_BINS, _DISTANCE_BINS = 24, 12
 # How far the late return is from the pooled one, in half widths, as a guess.
 _LATER = 0.1
@@ -66,22 +67,22 @@ _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 # As planned: how far returns reach, over half the range, in standard deviations; how far apart values are,
 # in those of returns; by how much of that what fills tails is off, in squares; and the noise of uneven visits.
 _REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
-# The variance of what is known.
+# The variance of a known value.
 _EXACT = 1e-12
 # What people who are scaled bias values by, in parts of what they lose.
 _BIAS_OF_VISITS, _BIAS_OF_RETURNS = 1.0, 2.0
 
 
 class _Centered(NamedTuple):
-    """What the means tell, in half widths from the middle of the range."""
+    """Estimates from the means, in half widths from the middle of the range."""
 
     #: The number of people.
     n: float
-    #: What values are drawn to.
+    #: Value to shrink values towards.
     pooled: Estimate
-    #: What tails are worth.
+    #: Value of tails.
     tail: Estimate
-    #: Mean discount of what was cut.
+    #: Mean discount of truncated tails.
     discount: Estimate
 
     @property
@@ -91,7 +92,7 @@ class _Centered(NamedTuple):
 
 
 class _Clip(NamedTuple):
-    """What a person's visits are clipped to."""
+    """Clip of a person's visits."""
 
     norm: float
     #: In values, over the reach.
@@ -102,7 +103,7 @@ class _Clip(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StagedVisits(PolicyMechanism):
-    """The mechanism: a sequence of releases, calibrated for what is declared of trajectories and learned of them."""
+    """The mechanism: a sequence of releases, calibrated for declared bounds and for earlier releases."""
 
     privacy: Privacy
     returns: FilledReturns
@@ -154,7 +155,7 @@ class StagedVisits(PolicyMechanism):
         return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals, (lighter, lost))
 
     def _means(self) -> Generator[Query, Release, _Centered]:
-        """Learn where returns are, and what those that were cut lack."""
+        """Estimate the location of returns, and the loss of truncated ones."""
         is_private, noise = self.m is None, self._noise_of_means()
         statistic = partial(return_means, returns=self.returns, with_count=is_private)
         released = yield Query("mean returns", noise, statistic)
@@ -174,7 +175,7 @@ class StagedVisits(PolicyMechanism):
         return _Centered(n, pooled, tail, discount)
 
     def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, _Clip]:
-        """Learn what a person's visits are clipped to."""
+        """Choose the clip of a person's visits by a release."""
         most = self.problem.most_visited
         edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
         edges = edges[edges >= 1]
@@ -240,16 +241,17 @@ class StagedVisits(PolicyMechanism):
         return Evaluated(unit * found.above, offset, 0.0, error, unit * found.deviation)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect the noise in the value of a state before it is drawn to others, visits spread evenly."""
+        """Expect the noise in the value of a state before shrinkage, with visits spread evenly."""
         share = 0.5 * self.problem.most_visited / self.problem.n_states if visited is None else visited
         return float(self._planned(m, np.array(share))[0][0])
 
     def planned_error(self, m: int, visited: FloatArray, spread: float) -> float:
-        """Expect the error of values, drawn to each other, for guesses of visits and of the spread of returns.
+        """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
 
         `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
-        far apart as returns, whose distances are some standard deviations. Noise and sampling are drawn to that; what
-        fills tails is as far off as values are apart, and the pooled return by its noise in the sums and in the means.
+        far apart as returns, whose distances are some standard deviations. Errors of noise and sampling are shrunk
+        accordingly. The error of filled tails is the spread of values; that of the pooled return is its noise in the
+        sums and in the means.
         """
         noise, level, of_means, cut = self._planned(m, visited)
         is_told = of_means < 0.5 * _TOLD
@@ -288,9 +290,9 @@ class StagedVisits(PolicyMechanism):
 def _least_error(
     ends: FloatArray, lost: list[FloatArray], counts: FloatArray, deviation: float, noise: float, bias: float
 ) -> int:
-    """Return which end has the least error: noise, a multiple of it, and bias, of what the counted people lose by it.
+    """Return the bin edge with the least error: noise proportional to it, and bias from clipping the counted people.
 
-    What people lose is read a standard deviation of its noise up.
+    One standard deviation of its noise is added to the bias.
     """
     losses = np.array([max(float(one @ counts), 0.0) + deviation * float(np.linalg.norm(one)) for one in lost])
     return int(np.argmin(np.hypot(noise * ends, bias * losses)))

@@ -1,4 +1,4 @@
-"""What is promised: guarantees and calibrations, all of them functions of public numbers."""
+"""Guarantees and calibrations, all of them functions of public numbers."""
 
 from dpfast._lazy import lazy
 from dpfast.privacy.block_moments import (

@@ -1,31 +1,31 @@
 """Joint calibration of second moments where one person owns several rows.
 
-A person's rows x_1..x_m and outcome rows y_1..y_m are stacked as X (m, d) and Y (m, l); the person contributes
-A = X'X and b = X'Y (and, where they are released, the sums of rows and of outcomes and the number m). The number of
-people is public under replace-one; the number of rows is not, under either relation.
+A person's rows x_1..x_m and outcome rows y_1..y_m are stacked as X (m, d) and Y (m, l). The person contributes A = X'X
+and b = X'Y and, if they are released, the sums of rows and of outcomes and the number m. The number of people is public
+under replace-one; the number of rows is not, under either relation.
 
-**Rows bounded, blocks not** (`person_moment_mu`): at most k rows, each held to the bounds of `moments`. Rows of zeros
-are within them, so two people own k rows each, some of them zero, and going from one to the other replaces one row at
+**Rows bounded, blocks not** (`person_moment_mu`): at most k rows, each clipped to the bounds of `moments`. Rows of
+zeros are within them, so two people own k rows each, some of them zero. Going from one to the other replaces one row at
 a time: k changes of at most the mu of one row, hence k mu by the triangle inequality. k copies of the worst pair of
-rows attain it. The number of rows, where it is released, moves with rows that come or go only: the larger of the two
+rows attain it. The number of rows, if it is released, moves only with rows that come or go. The larger of the two
 relations' mu for one row then takes the place of mu.
 
 **Blocks bounded** (`block_moment_mu`): ||A||_F <= a, ||b||_F <= c and ||Y||_F <= G after clipping, with u = a/s_xx and
 v = c/s_xy. Let (A', b') be another such person's, and write <., .> for the Frobenius inner product.
 
 - Any clipping that leaves A positive semidefinite has <A, A'> >= 0, so ||A - A'||**2 <= 2 a**2, and
-  ||b - b'|| <= 2 c: **mu**2 <= 2 u**2 + 4 v**2.** That is all there is if A and b are clipped *separately*: with long
+  ||b - b'|| <= 2 c: **mu**2 <= 2 u**2 + 4 v**2.** Nothing better holds if A and b are clipped *separately*: with long
   rows most of A may be orthogonal to A' while b = -b'.
-- Clipped by one *common* factor t, the block is that of the rows scaled by sqrt(t), so b is still X'Y of the X in A:
-  <b, b'> = tr(Y'X X''Y') = <X X'', Y Y''> >= -||X X''|| ||Y Y''|| >= -h G**2, where h**2 = ||X X''||**2 = <A, A'>.
-  (X'' is the transpose of X' here.) So the squared distance is at most, maximised over h,
+- Clipped by one *common* factor t, the block is that of the rows scaled by sqrt(t), so b is still X'Y for the X in A.
+  Hence <b, b'> = tr(Y'X X''Y') = <X X'', Y Y''> >= -||X X''|| ||Y Y''|| >= -h G**2, with h**2 = ||X X''||**2 =
+  <A, A'>. (X'' is the transpose of X' here.) So the squared distance is at most, maximised over h,
   2 u**2 - 2 h**2/s_xx**2 + 2 v**2 + 2 min(h G**2, c**2)/s_xy**2, which with kappa = c**4/(G**4 a**2) gives
   **mu**2 = 2 u**2 + 2 v**2 + v**4/(2 kappa u**2) if v**2 <= 2 kappa u**2, else 2 u**2 (1 - kappa) + 4 v**2.**
   No block has ||X'Y|| > G sqrt(a), because ||X||_2**2 <= ||A||; lowering c to that makes kappa <= 1. For one row,
-  kappa = 1 and this is the formula of `moments`. It is attained, for kappa < 1 by two rows in four features whenever
-  the rows' own bounds allow it (sqrt(kappa) + sqrt(1 - kappa) <= k bound_x**2/a and G**2 = k bound_y**2, k even):
-  outcomes in one direction, rows e + f and e - f against e' + f' and e' - f', the best angle between e and e', and all
-  else orthogonal.
+  kappa = 1 and this is the formula of `moments`. The bound is attained. For kappa < 1 two rows in four features attain
+  it if the rows' own bounds allow it (sqrt(kappa) + sqrt(1 - kappa) <= k bound_x**2/a and G**2 = k bound_y**2, k
+  even). Their outcomes are in one direction, the rows are e + f and e - f against e' + f' and e' - f', the angle
+  between e and e' is the best one, and all else is orthogonal.
 - Nonnegative rows and outcomes have <A, A'>, <b, b'> >= 0: mu**2 = 2 u**2 + 2 v**2.
 - Add/remove: one person's block comes or goes, mu**2 = u**2 + v**2.
 
@@ -50,11 +50,11 @@ _SMALLEST, _LARGEST = 1e-140, 1e140
 
 
 class BlockKind(TypedDict):
-    """What else is public of people's blocks, beside their bounds.
+    """What else is public about people's blocks, beside their bounds.
 
-    One person, with all their rows, is replaced (the number of people is public, that of rows is not), or comes or
-    goes. ``X'X`` and ``X'Y`` of a person are scaled by one factor ("common", the default), or each by its own
-    ("separate"). Rows and outcomes may be declared entrywise nonnegative.
+    Either one person, with all their rows, is replaced (the number of people is public, the number of rows is not), or
+    one comes or goes. ``X'X`` and ``X'Y`` of a person are scaled by one factor ("common", the default), or each by its
+    own ("separate"). Rows and outcomes may be declared entrywise nonnegative.
     """
 
     adjacency: str
@@ -94,8 +94,8 @@ class BlockBounds:
 def block_moment_mu(scales: MomentScales, bounds: BlockBounds, **kind: Unpack[BlockKind]) -> float:
     """Return the mu of a joint Gaussian release of sums of people's clipped blocks, of xx and xy, rounded up.
 
-    Tight where the comment above this module's imports says so. Ten rows a person, clipped to a third of what ten rows
-    can reach:
+    Tight in the cases named in this module's docstring. For example, ten rows per person, clipped to a third of the
+    most that ten rows can reach:
 
     >>> from dpfast.privacy import BlockBounds, MomentScales, block_moment_mu
     >>> bounds = BlockBounds(xx=10.0 / 3.0, xy=10.0 / 3.0, outcomes=10.0**0.5)
@@ -139,10 +139,10 @@ def block_moment_scales(
 def person_moment_mu(
     scales: MomentScales, max_rows: int, bound_x: float, bound_y: float | None = None, **kind: Unpack[RowKind]
 ) -> float:
-    """Return the mu of a joint Gaussian release of moments where a person owns up to `max_rows` bounded rows.
+    """Return the mu of a joint Gaussian release of moments if a person owns up to `max_rows` bounded rows.
 
-    The number of rows is private under both relations, of which one person, with all their rows, is the subject. Tight:
-    some person's rows, all alike, move the blocks by as much.
+    The number of rows is private under both relations. Neighbouring tables differ in one person, with all their rows.
+    Tight: some person with identical rows moves the blocks by as much.
     """
     rows = check.positive_integer("max_rows", max_rows)
     of_one_row = moment_mu(scales, bound_x, bound_y, **kind)
@@ -162,8 +162,8 @@ def person_moment_scales(
 ) -> MomentScales:
     """Noise for `person_moment_mu` to be at most mu; "n" is accepted under both relations.
 
-    The least in the weighted sum of variances, unless "n" is released under replace-one: then the better of two
-    candidates, one of which takes for n only what the other blocks leave over.
+    The least in the weighted sum of variances, unless "n" is released under replace-one. In that case it is the better
+    of two candidates; in one of them n gets only the budget that the other blocks leave over.
     """
     mu = check.positive_or_inf("mu", mu)
     rows = check.positive_integer("max_rows", max_rows)
@@ -192,8 +192,8 @@ def _come_or_go(kind: RowKind) -> RowKind:
 class _Shape:
     """mu**2 as a function of the squared ratios of bound to noise.
 
-    mu**2 = alone * u**2 + together * v**2 up to a knee in v**2/u**2, where the worst people change: kappa is None
-    where there is none.
+    mu**2 = alone * u**2 + together * v**2 up to a knee in v**2/u**2, beyond which other people are worst; kappa is None
+    if there is no knee.
     """
 
     xy: float
@@ -211,8 +211,8 @@ class _Shape:
     def best_ratio(self, xx: float, xy: float) -> float:
         """Return the r = v**2/u**2 that minimises ``(xx + xy/r) mu**2(1, r)``: the cost at a given mu.
 
-        Below the knee, r <= 2 kappa, the derivative has the sign of xx r**3/(2 kappa) + (xx + xy/(4 kappa)) r**2 - xy,
-        which increases and is convex: Newton's method comes down to its root from above.
+        Below the knee, r <= 2 kappa, the derivative has the sign of xx r**3/(2 kappa) + (xx + xy/(4 kappa)) r**2 - xy.
+        This polynomial increases and is convex, so Newton's method comes down to its root from above.
         """
         if self.kappa is None:
             return math.sqrt(self.alone * xy / (self.together * xx))

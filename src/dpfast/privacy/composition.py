@@ -1,7 +1,7 @@
-"""Shares of a budget: parts of one joint calibration, and equal releases by the three compositions that are in use.
+"""Shares of a budget: parts of one joint calibration, and equal releases under the three usual compositions.
 
-Basic composition adds up, advanced composition [1]_ grows like the root of the number of releases at a constant cost,
-and Gaussian releases compose exactly by their mu [2]_, which is never worse than either for them.
+Basic composition adds up. Advanced composition [1]_ grows like the root of the number of releases, at a constant cost.
+Gaussian releases compose exactly by their mu [2]_, which for them is never worse than the other two.
 
 References
 ----------
@@ -25,7 +25,7 @@ Composition = Literal["basic", "advanced", "mu"]
 
 
 def share_of_mu(privacy: Privacy, releases: int, composition: Composition) -> float:
-    """Gaussian-differential-privacy parameter that each of several equal Gaussian releases may have, rounded down.
+    """Gaussian-differential-privacy parameter of each of several equal Gaussian releases, rounded down.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
     """Epsilon of each of several releases whose advanced composition stays within a total.
 
     k releases at (e, d) are (sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1), k d + slack)-differentially private. Rounded
-    down; put back in, it gives at most `epsilon`.
+    down and verified: composed by this formula, the result gives at most `epsilon`.
 
     Examples
     --------
@@ -71,11 +71,11 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
 def parts_of(
     privacy: Privacy, shares: Sequence[float], composition: Literal["mu", "basic"] = "mu"
 ) -> tuple[Privacy, ...]:
-    """Split a guarantee into parts whose releases, chosen adaptively, keep to it together.
+    """Split a guarantee into parts whose releases, chosen adaptively, are together within it.
 
-    Gaussian releases share mu squared: a part is what one of them alone promises, at its share of delta, so that its
-    epsilon is more than its share of epsilon, and every calibration for a part has that part's mu. Pure ones, and any
-    by "basic" composition, share epsilon and delta. `keeps_to` says that the parts compose.
+    Gaussian releases share mu squared: a part is the guarantee of one of them alone, at its share of delta. Its epsilon
+    is therefore more than its share of epsilon, and every calibration for a part has that part's mu. Pure releases, and
+    any releases under "basic" composition, share epsilon and delta. `keeps_to` checks that the parts compose.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _parts_of(privacy: Privacy, shares: tuple[float, ...], composition: str) -> 
         epsilons = [privacy.epsilon * (share / total) * ROUND_DOWN for share in shares]
     else:
         mus = split_mu(gaussian_mu(*privacy.target), shares)
-        # The calibration for a part aims a little below its target: the part's own mu is not passed by it.
+        # The calibration for a part aims a little below its target, so it does not pass the part's mu.
         epsilons = [gaussian_epsilon(1.0 / mu * ROUND_UP, delta) for mu, delta in zip(mus, deltas, strict=True)]
     each = [Privacy(*target, privacy.adjacency) for target in zip(epsilons, deltas, strict=True)]
     if not keeps_to(each, [gaussian_mu(*part.target) if gaussian else None for part in each], privacy):
@@ -109,10 +109,10 @@ def keeps_to(
     privacy: Privacy,
     ranges: Sequence[float | None] | None = None,
 ) -> bool:
-    """Whether releases of these costs, adaptively chosen, that are Gaussian with these mus, keep to a guarantee.
+    """Whether adaptively chosen releases of these costs are within a guarantee; Gaussian ones have these mus.
 
-    All of them Gaussian, by their mu; or picks of these ranges, and the others Gaussian, by `picks_delta`; or any, by
-    the sums of their epsilons and deltas.
+    One of three rules must show it. If all are Gaussian: their mu. For picks of these ranges beside Gaussian releases:
+    `picks_delta`. For any releases: the sums of their epsilons and deltas.
     """
     if privacy.delta > 0.0 and all(mu is not None for mu in mus):
         known = [mu for mu in mus if mu is not None]

@@ -1,4 +1,4 @@
-"""Synthetic control by noise on the donors' weights: how far one donor can move them, and how much noise that asks for.
+"""Synthetic control by noise on the donors' weights: how far one donor moves them, and how much noise this needs.
 
 Donors are rows x of pre-periods with ``||x|| <= row_norm`` (the root of the number of pre-periods, for entries within
 [-1, 1]); y is the target's own pre-period, public. The weights minimise
@@ -7,14 +7,14 @@ Donors are rows x of pre-periods with ``||x|| <= row_norm`` (the root of the num
 
 the paper's objective times the number of pre-periods. Neighbours differ in one donor's row, from x to x + d; donor i.
 
-*The minimiser.* ``||f|| <= ||y||/sqrt(2 ridge)`` for every X, as ``s/(s**2 + ridge/2)`` is at most 1/sqrt(2 ridge): so
-f moves by at most ``||y|| sqrt(2/ridge)``, and does so where one row, c y with ||c y||**2 = ridge/2, is flipped. For
-large ridges strong convexity does better: f moves by at most ||h(f)||/ridge, h the change of gradient, which is
-``2 f_i x_j'd`` for the other donors and ``2 (d'(X'f - y) + f_i d'(x + d))`` for donor i; ``||X'f - y|| <= ||y||`` and
+*The minimiser.* ``||f|| <= ||y||/sqrt(2 ridge)`` for every X, as ``s/(s**2 + ridge/2)`` is at most 1/sqrt(2 ridge). So
+f moves by at most ``||y|| sqrt(2/ridge)``. It does so if one row, c y with ||c y||**2 = ridge/2, is flipped. For large
+ridges strong convexity does better: f moves by at most ||h(f)||/ridge. Here h is the change of gradient: ``2 f_i
+x_j'd`` for the other donors and ``2 (d'(X'f - y) + f_i d'(x + d))`` for donor i, with ``||X'f - y|| <= ||y||`` and
 ``|f_i| <= 2 row_norm ||y||/ridge``.
 
-*On the L1 ball* (objective perturbation) write D = ||d||, B = row_norm, a = |f_i|, so that the other weights are at
-most 1 - a in all, and d'(2x + d) <= D (2B - D). Then
+*On the L1 ball* (objective perturbation) write D = ||d||, B = row_norm, a = |f_i|. The other weights are then at most 1
+- a in all, and d'(2x + d) <= D (2B - D). Then
 
     ||h||**2 <= 4 D**2 (a**2 (n - 1) B**2 + (||y|| + (1 - a) B [n > 1] + a (2B - D))**2),
 
@@ -43,15 +43,15 @@ from dpfast.privacy.objective import ObjectiveNoise, objective_noise
 from dpfast.privacy.pure import l2_laplace_scale
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, least_at, remembered
 
-# Mean square of an entry that is uniform on [-1, 1]: where a calibration must guess what the donors are like.
+# Mean square of an entry that is uniform on [-1, 1]: the guess about donors in a calibration.
 _MEAN_SQUARE = 1.0 / 3.0
 
 
 def weight_sensitivity(ridge: float, target_norm: float, *, n_donors: int, row_norm: float) -> float:
     """L2 sensitivity of the ridge weights under the replacement of one donor, rounded up.
 
-    ``target_norm * sqrt(2/ridge)``, which is attained for ``ridge <= 2 row_norm**2`` (in the box [-1, 1], if the row is
-    within it), or the bound by strong convexity where that is less.
+    This is ``target_norm * sqrt(2/ridge)``, attained for ``ridge <= 2 row_norm**2`` (in the box [-1, 1], if the row is
+    within it), or the bound by strong convexity if that is smaller.
 
     >>> from dpfast.privacy import weight_sensitivity
     >>> round(weight_sensitivity(10.0, 10.0**0.5, n_donors=100, row_norm=10.0**0.5), 3)
@@ -74,7 +74,7 @@ def donor_gradient(n_donors: int, row_norm: float, target_norm: float) -> float:
     reach = target + 2.0 * row
 
     def alone(distance: float) -> float:
-        """Change the gradient where all weight is on the donor that is replaced."""
+        """Change of the gradient with all weight on the replaced donor."""
         return 2.0 * distance * math.hypot(reach - distance, row * math.sqrt(n - 1.0))
 
     discriminant = reach * reach - 8.0 * (n - 1.0) * row * row
@@ -98,14 +98,14 @@ def donor_curvature(n_donors: int, row_norm: float) -> float:
 
 @dataclass(frozen=True)
 class DonorNoise:
-    """Noise of a release in two steps: on the donors' weights or in their objective, then on what they predict.
+    """Noise of a release in two steps: on the donors' weights or in their objective, then on the prediction from them.
 
     Parameters
     ----------
     privacy : Privacy
-        The guarantee of both steps together; what is claimed, if the noise is as printed.
+        The guarantee of both steps together; for printed noise the claimed guarantee.
     mechanism : {"Gaussian", "L2-Laplace"}
-        Law of the first step, and of the second but for printed noise, whose second step is always L2-Laplace.
+        Law of the first step, and of the second; printed noise has L2-Laplace noise in the second step.
     weight_scale : float
         Scale of the noise on the weights, or in their objective.
     projection_scale : float
@@ -113,7 +113,7 @@ class DonorNoise:
     donor_scale : float
         Scale of the noise on the donors' post-periods, one draw for all, as printed; else 0.
     expected_error : float
-        Rough root mean square of what privacy adds to a predicted entry, for donors with entries uniform on [-1, 1].
+        Rough root mean square error that privacy adds to a predicted entry, for donors uniform on [-1, 1].
     mu : float or None
         Gaussian-differential-privacy parameter of both steps together, if they are Gaussian.
     """
@@ -129,7 +129,7 @@ class DonorNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class DonorObjectiveNoise(DonorNoise):
-    """The same where the first step's noise is in the objective; `weights` is all of its calibration."""
+    """The same with the first step's noise in the objective; `weights` is all of its calibration."""
 
     weights: ObjectiveNoise
 
@@ -143,11 +143,11 @@ def output_noise(
     n_post: int,
     weight_norm: float,
 ) -> DonorNoise:
-    """Calibrate output perturbation, the budget split for the least error that can be predicted from public numbers.
+    """Calibrate output perturbation, splitting the budget for the least error that public numbers predict.
 
-    The sensitivities are of the computed weights, and of the computed prediction over the largest weight;
-    `weight_norm`, the largest norm of the weights before noise, only guides the split. Pure where the delta of
-    `privacy` is 0.
+    The sensitivities are those of the computed weights, and of the computed prediction over the largest weight.
+    `weight_norm`, the largest norm of the weights before noise, only guides the split. The release is pure if the delta
+    of `privacy` is 0.
 
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import output_noise
@@ -177,7 +177,8 @@ def output_noise(
         weights, projection = scales(share)
         in_weights = coordinate_deviation(law, weights, n) ** 2
         in_projection = coordinate_deviation(law, projection, periods) ** 2
-        # The largest weight is one before noise or one of the noise, whose mean square is about 2 log(2 n) variances.
+        # The largest weight is a weight before noise or a noise term, and the latter has a mean square of about 2 log(2
+        # n) variances.
         largest = norm**2 + 2.0 * math.log(2.0 * n) * in_weights
         return math.sqrt(_MEAN_SQUARE * n * in_weights + largest * in_projection)
 
@@ -198,9 +199,9 @@ def donor_objective_noise(
 ) -> DonorObjectiveNoise:
     """Calibrate objective perturbation on the L1 ball, the budget split as for `output_noise`.
 
-    The two parts have half of delta each, where there is one, and compose by addition: the objective's profile is not
-    that of a Gaussian mechanism. L and c are as `donor_gradient` and `donor_curvature` give them, or smaller if every
-    table keeps to that; the strong convexity used is at least `ridge`, the paper's lambda.
+    The two parts have half of delta each, if it is positive. They compose by addition, since the objective's profile is
+    not that of a Gaussian mechanism. L and c are as `donor_gradient` and `donor_curvature` give them, or smaller if
+    every table is within that; the strong convexity used is at least `ridge`, the paper's lambda.
     """
     return _donor_objective_noise(
         privacy,
@@ -228,7 +229,7 @@ def _donor_objective_noise(
     epsilon, delta = privacy.finite_target
 
     def error(deviation: float, convexity: float, projection: float) -> float:
-        # What more convexity than was asked for takes from a signal that all donors share.
+        # Loss of a signal that all donors share, from convexity beyond the requested one.
         lost = 0.5 * (convexity - ridge) / (0.5 * convexity + _MEAN_SQUARE * n * before)
         in_weights = deviation / convexity
         largest = min(1.0, math.hypot((1.0 - lost) / math.sqrt(n), math.sqrt(2.0 * math.log(2.0 * n)) * in_weights))
@@ -259,5 +260,5 @@ def _donor_objective_noise(
 
 
 def _best_share(error: Callable[[float], float]) -> float:
-    """Minimise the error over the share of the budget that the weights get."""
+    """Minimise the error over the share of the budget given to the weights."""
     return least_at(error, 0.05, 0.95, 1e-3)

@@ -1,48 +1,51 @@
-"""What several releases may cost together, each chosen in view of those before: limits on sums that are fixed at first.
+"""Privacy filters: limits, fixed at first, on the sums of costs of releases chosen adaptively.
 
-A release takes of three sums: E, of pure epsilons; M, of squares of mu; D, of deltas. It has a place in them if, for
-both orders of two neighbouring tables, it is dominated by a release that shows everything with a probability of its
-delta, and otherwise has a log likelihood ratio of at most its epsilon plus one of its mu's Gaussian. So has
+A release is charged to three sums: E, of pure epsilons; M, of squares of mu; D, of deltas. A charge (its *place* in
+them) is valid if a simpler release dominates it, for both orders of two neighbouring tables. The simpler release
+reveals everything with a probability of its delta. Otherwise its log likelihood ratio is at most its epsilon plus one
+of its mu's Gaussian. Valid places are:
 
-- an epsilon-DP release at (epsilon, 0, 0); and at (0, range_mu(2 epsilon), 0), as its trade-off function is above that
-  Gaussian's (privacy.pure);
-- an (epsilon, delta)-DP one at either with delta beside it: it is a post-processing of one that shows everything with
-  probability delta, and is randomised response at epsilon otherwise [1]_;
-- a mu-Gaussian-DP one at (0, mu, 0) [2]_.
+- of an epsilon-DP release (epsilon, 0, 0), and also (0, range_mu(2 epsilon), 0), as its trade-off function is above
+  that Gaussian's (privacy.pure);
+- of an (epsilon, delta)-DP one either of these with delta beside it. Such a release is a post-processing of one that
+  reveals everything with probability delta, and is randomised response at epsilon otherwise [1]_;
+- of a mu-Gaussian-DP one (0, mu, 0) [2]_.
 
-*Limits.* Whatever is released, each release's place chosen before its output and never changed, and the next release
-chosen in view of all outputs: if every sequence that can occur has sums of at most E, M = m^2 and D, all of it together
-is (epsilon, delta(epsilon))-DP, for every real epsilon, with
+*Limits.* Let each release's place be chosen before its output and never changed, and the next release be chosen in view
+of all outputs. If every sequence that can occur has sums of at most E, M = m^2 and D, all releases together are
+(epsilon, delta(epsilon))-DP, for every real epsilon, with
 
     delta(epsilon) = delta_G(m; epsilon - E) + D,
 
-delta_G the Gaussian's. *Proof*, by induction on the number of releases, from what is left of the limits. Let a first
-release have the laws P and Q and the log ratio l, and let the rest keep to e, m and d. The hockey-stick divergence of
-all of it is the mean under P of that of the rest at epsilon - l, at most ``d + E_P delta_G(m; epsilon - l - e)``.
-delta_G(m; x) falls in x: if l is at most a pure a, that is at most ``d + delta_G(m; epsilon - a - e)``. As a function
-of the ratio r = dP/dQ, ``r delta_G(m; x - log r)`` is convex, 0 with its slope at 0, so its mean under Q is a mixture
-of hockey-stick divergences of P from Q with weights that are not negative. If these are at most those of a Gaussian of
-mu at ratios shifted by a, then so is the mean, which that Gaussian and the rest's compose to:
-``delta_G(sqrt(m^2 + mu^2); epsilon - a - e)``. And with probability delta all is shown, which adds delta times 1.
-Privacy filters of mu alone are of Smith and Thakurta [3]_ and Koskela, Tobaben and Honkela [4]_.
+with delta_G the Gaussian's. *Proof*, by induction on the number of releases, from the limits that are left. Let a first
+release have the laws P and Q and the log ratio l, and let the rest be within e, m and d. The hockey-stick divergence of
+all releases is the mean under P of the rest's divergence at epsilon - l. It is at most ``d + E_P delta_G(m; epsilon - l
+- e)``. delta_G(m; x) falls in x: if l is at most a pure a, the mean is at most ``d + delta_G(m; epsilon - a - e)``. As
+a function of the ratio r = dP/dQ, ``r delta_G(m; x - log r)`` is convex, 0 with its slope at 0. So its mean under Q is
+a mixture, with nonnegative weights, of hockey-stick divergences of P from Q. If these are at most those of a Gaussian
+of mu at ratios shifted by a, then the mean is at most the one for that Gaussian. This Gaussian and the rest's compose
+to ``delta_G(sqrt(m^2 + mu^2); epsilon - a - e)``. Finally, everything is revealed with probability delta, and this adds
+delta times 1. Privacy filters of mu alone are of Smith and Thakurta [3]_ and Koskela, Tobaben and Honkela [4]_.
 
-*Why they are fixed.* Limits that are traded along the way, E for M on the curve of equal delta, do not hold: at
-(1, 1e-6) a Gaussian release of mu = .16738 leaves room for another, or else for randomised response at .31109. Whoever
-takes the one or the other by the first output has, on every path, sums on the curve; all of it together has a delta of
-1.453e-6. Nor may a release be moved between sums later: with limits of E = 4 and of the M of randomised response at 1,
-that response counted, by its own answer, as pure beside 3 and all of M, or as Gaussian beside 4, claims .46212 at
-epsilon = 4 and has .47021 (both are among the tests of this module).
+*Why they are fixed.* Limits that are traded along the way, E for M on the curve of equal delta, do not hold. At (1,
+1e-6) a Gaussian release of mu = .16738 leaves room for another, or else for randomised response at .31109. An analyst
+who takes the one or the other by the first output has, on every path, sums on the curve; yet all releases together have
+a delta of 1.453e-6. Nor may a release be moved between sums later. Take limits of E = 4 and of the M of randomised
+response at 1. Let that response be counted, by its own answer, as pure beside 3 and all of M, or as Gaussian beside 4.
+The claim is then .46212 at epsilon = 4, and the truth .47021 (both are among the tests of this module).
 
-*Several sets of limits, of which any may hold.* What is released may keep to whichever set it likes, found out along
-the way, if their deltas at epsilon add up to the delta that is promised. In each set a release has a place of its own.
-*Proof.* Give each sequence of outputs to the first set of limits that it keeps to, and an event S its parts S_1, S_2,
-... Releases that stop short of passing the k-th limits give S_k the same probabilities, on either table, and keep to
-those limits: P(S_k) - e^epsilon Q(S_k) is at most their delta. The sum over k is P(S) - e^epsilon Q(S).
+*Several sets of limits, any of which may hold.* Releases may be within whichever set they like, found out along the
+way, if the deltas of the sets at epsilon add up to the promised delta. In each set a release has a place of its own.
+*Proof.* Assign each sequence of outputs to the first set of limits that it is within. This divides an event S into
+parts S_1, S_2, ... Consider the releases stopped short of passing the k-th limits. They give S_k the same
+probabilities, on either table, and are within those limits, so P(S_k) - e^epsilon Q(S_k) is at most their delta. The
+sum over k is P(S) - e^epsilon Q(S).
 
-A budget of (epsilon, delta) has two sets: *plain* sums of epsilons and deltas, up to epsilon and a share of delta; and
-*Gaussian* ones, with a share of epsilon for E, of delta for D, and the M that is left, to what is promised, put back in
-the exact profile. The first set costs nothing where delta is 0, so pure releases add up to all of epsilon in any case;
-since delta_G falls so fast, what is left of delta costs the second a few percent of epsilon.
+A budget of (epsilon, delta) has two sets. The *plain* set limits sums of epsilons to epsilon, and sums of deltas to a
+share of delta. The *Gaussian* set has a share of epsilon for E, a share of delta for D, and for M the most that the
+rest of the budget allows, verified in the exact profile. The first set costs nothing if delta is 0, so pure releases
+add up to all of epsilon in any case. Since delta_G falls so fast, giving the second set only the rest of delta costs it
+a few percent of epsilon.
 
 References
 ----------
@@ -70,13 +73,13 @@ from dpfast.privacy.guarantee import SLACK, Privacy
 from dpfast.privacy.pure import range_mu, range_of_mu
 from dpfast.privacy.rounding import down, sqrt_down
 
-# Beyond, a pure release is no Gaussian of any use, and its mu nears the end of the range of floats.
+# Beyond this a pure release is not usefully Gaussian, and its mu nears the end of the range of floats.
 _LARGEST_AS_GAUSSIAN = 100.0
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What a release takes of the sums, or what these may come to: a pure epsilon, a mu, a delta."""
+    """What a release is charged in the sums, or a limit on them: a pure epsilon, a mu, a delta."""
 
     epsilon: float = 0.0
     mu: float = 0.0
@@ -92,18 +95,18 @@ class Charge:
 
 @dataclass(frozen=True)
 class Split:
-    """How a budget's epsilon and delta are shared between the sums that a ledger keeps; fixed when it is made.
+    """How a budget's epsilon and delta are divided between a ledger's sums; fixed when the ledger is made.
 
     Parameters
     ----------
     plain : float, default 0.5
-        Share of delta within which releases may add up plainly, epsilons up to all of the budget's and deltas up to
-        this share; in [0, 1]. Pure releases may in any case.
+        Share of delta up to which deltas may add up plainly, with epsilons up to all of the budget's; in [0, 1]. Pure
+        releases may add up in any case.
     pure : float, default 0.1
-        Share of epsilon that pure parts may come to beside releases that are counted as Gaussian; in [0, 1).
+        Limit on the sum of pure epsilons beside releases counted as Gaussian, as a share of epsilon; in [0, 1).
     deltas : float, default 0.1
-        Share of delta that deltas may come to beside them. Gaussian releases have the rest of both; `plain` and
-        `deltas` together are below 1.
+        Limit on the sum of deltas beside them, as a share of delta. Gaussian releases have the rest of both; `plain`
+        and `deltas` together are below 1.
 
     Examples
     --------
@@ -130,7 +133,7 @@ class Split:
 
 
 def plain_charge(cost: Privacy) -> Charge:
-    """Return what a cost takes of plain sums."""
+    """Return the charge of a cost in plain sums."""
     return Charge(cost.epsilon, 0.0, cost.delta)
 
 
@@ -138,7 +141,7 @@ _NOTHING = Fraction(0)
 
 
 class _Terms(NamedTuple):
-    """What a charge adds to each of the sums."""
+    """The terms that a charge adds to the sums."""
 
     epsilon: Fraction
     square: Fraction
@@ -148,7 +151,7 @@ class _Terms(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _terms(charge: Charge) -> _Terms:
-    """Return what a charge adds: nothing to the first two sums where it is infinite, which is counted."""
+    """Return the terms of a charge; an infinite one adds nothing to the first two sums, and is counted instead."""
     delta = _decimal(charge.delta)
     if math.isinf(charge.epsilon) or math.isinf(charge.mu):
         return _Terms(_NOTHING, _NOTHING, delta, 1)
@@ -156,10 +159,10 @@ def _terms(charge: Charge) -> _Terms:
 
 
 class Sums:
-    """Exact sums of charges: of the decimal numbers that epsilons and deltas print as, and of squares of mu."""
+    """Exact sums of charges: of epsilons and deltas as the decimal numbers they print as, and of squares of mu."""
 
     def __init__(self, charges: Collection[Charge] = ()) -> None:
-        self.infinite = 0  # how many are
+        self.infinite = 0  # number of infinite charges
         self.epsilon = self.square = self.delta = _NOTHING
         # Equal terms are added at once: a ledger has many.
         for charge, times in Counter(charges).items() if charges else ():
@@ -176,17 +179,17 @@ class Sums:
 
     @property
     def epsilon_up(self) -> float:
-        """The sum of epsilons, infinite where one of them is."""
+        """The sum of epsilons, rounded up; infinite if one of them is."""
         return math.inf if self.infinite else float(self.epsilon)
 
     def with_one(self, charge: Charge, times: int = 1) -> Sums:
-        """Return sums with a charge added, so often; -1 takes one out again."""
+        """Return sums with a charge added this many times; -1 removes one again."""
         more = copy(self)
         more._add(_terms(charge), times)
         return more
 
     def to_list(self) -> list[Any]:
-        """Return the exact sums as text, and how many terms are infinite."""
+        """Return the exact sums as text, and the number of infinite terms."""
         return [str(self.epsilon), str(self.square), str(self.delta), self.infinite]
 
     @classmethod
@@ -198,7 +201,7 @@ class Sums:
         return sums
 
     def within(self, limits: Charge) -> bool:
-        """Whether no sum passes its limit; but for the slack of epsilons and deltas, which calibrations leave."""
+        """Whether no sum passes its limit, except by the slack of epsilons and deltas, which calibrations leave."""
         if self.infinite and not math.isinf(limits.epsilon):
             return False
         room = _room(limits)
@@ -214,7 +217,7 @@ def _exact(written: Any) -> Fraction:
 
 
 class _Room(NamedTuple):
-    """What limits are compared with."""
+    """Limits in the exact form used for comparison."""
 
     epsilon: Fraction | float
     square: Fraction | float
@@ -233,14 +236,14 @@ def _room(limits: Charge) -> _Room:
 
 @dataclass(frozen=True)
 class Filter:
-    """The limits of a ledger: those of plain sums, and those of Gaussian ones, of which either may be kept to."""
+    """The limits of a ledger, on plain sums and on Gaussian ones; sums may be within either."""
 
     budget: Privacy
     plain: Charge
     gaussian: Charge | None = None
 
     def __post_init__(self) -> None:
-        """Refuse limits that do not keep what is promised, by the exact profile."""
+        """Refuse limits that do not give the promised guarantee, by the exact profile."""
         if self.plain.epsilon > self.budget.epsilon or self.plain.mu != 0.0:
             raise ValueError("limits on plain sums must be within the budget")
         total = _decimal(self.plain.delta)
@@ -261,9 +264,9 @@ class Filter:
 
     @classmethod
     def split(cls, budget: Privacy, split: Split) -> Self:
-        """Return the limits of a budget that is shared out."""
+        """Return the limits of a budget divided by a split."""
         if budget.delta == 0.0 or math.isinf(budget.epsilon):
-            # A Gaussian release is not purely private; and without an end there is nothing to share out.
+            # A Gaussian release is not purely private; and an infinite budget cannot be divided.
             return cls.basic(budget)
         epsilon, delta = _decimal(budget.epsilon), _decimal(budget.delta)
         plain = Charge(budget.epsilon, 0.0, _float_down(delta * _decimal(split.plain)))
@@ -276,19 +279,19 @@ class Filter:
 
     @property
     def whole(self) -> Self:
-        """The limits of plain sums up to all of the budget."""
+        """The limits on plain sums, up to all of the budget."""
         return self.basic(self.budget)
 
     def admits(self, plain: Sums, gaussian: Sums | None) -> bool:
-        """Whether sums keep to either limits."""
+        """Whether sums are within either of the limits."""
         if plain.within(self.plain):
             return True
         return self.gaussian is not None and gaussian is not None and gaussian.within(self.gaussian)
 
     def place(self, cost: Privacy, mu: float | None, taken: Sums) -> Charge:
-        """Return what a release takes of the Gaussian sums, of which so much is taken.
+        """Return a release's place in the Gaussian sums, given the sums so far.
 
-        Of its places the one that takes the least share of the limits, among those that have room for it.
+        Of the places with room for it, this is the one with the least share of the limits.
         """
         assert self.gaussian is not None
         places, room = self._places(cost, mu, self.gaussian), _room(self.gaussian)
@@ -296,7 +299,7 @@ class Filter:
 
     @staticmethod
     def _places(cost: Privacy, mu: float | None, limits: Charge) -> list[Charge]:
-        """Return the places of a release in Gaussian sums, that of the least share first; a Gaussian one has its mu."""
+        """Return the places of a release in Gaussian sums, the one of least share first; a Gaussian one has its mu."""
         if mu is not None:
             return [Charge(0.0, mu, 0.0)]
         places = [plain_charge(cost)]
@@ -322,7 +325,7 @@ class Filter:
         return max(number, whole)
 
     def left(self, plain: Sums, gaussian: Sums | None) -> Privacy:
-        """Return the most that one more release of any kind may cost: the larger epsilon, of either sums."""
+        """Return the most that one more release of any kind may cost: the larger epsilon left by either set of sums."""
         epsilon, delta = _left(self.plain, plain) if plain.within(self.plain) else (0.0, 0.0)
         if self.gaussian is not None and gaussian is not None and gaussian.within(self.gaussian):
             pure, deltas = _left(self.gaussian, gaussian)
@@ -340,7 +343,7 @@ class Filter:
 
     @classmethod
     def from_dict(cls, budget: Privacy, limits: dict[str, Any]) -> Self:
-        """Return the limits that `to_dict` described, after seeing that they keep what is promised."""
+        """Return the limits described by `to_dict`, after checking that they give the promised guarantee."""
         return cls(budget, Charge(*limits["plain"]), Charge(*limits["gaussian"]))
 
 
@@ -371,7 +374,7 @@ def _times(charge: Charge, taken: Sums, room: _Room) -> int:
 
 
 def _left(limits: Charge, taken: Sums) -> tuple[float, float]:
-    """Return what is left of the limits on epsilons and deltas."""
+    """Return the rest of the limits on epsilons and deltas."""
     epsilon = math.inf
     if not math.isinf(limits.epsilon):
         epsilon = 0.0 if taken.infinite else float(max(_decimal(limits.epsilon) - taken.epsilon, Fraction(0)))

@@ -1,8 +1,8 @@
 """Gaussian noise: the analytic calibration, its inverses, composition and split by mu.
 
-Results are rounded towards privacy: a scale up, a mu down, a delta or an epsilon that describes given noise up. The
-kernel is accurate to about 2e-15 relative; `_EVALUATION_MARGIN` allows ten times that, and every calibrated value is
-put back in before it is returned.
+Results are rounded towards privacy: a scale up, a mu down, and a delta or an epsilon of given noise up. The kernel is
+accurate to about 2e-15 relative. `_EVALUATION_MARGIN` allows ten times that, and every calibrated value is verified
+before it is returned.
 
 References
 ----------
@@ -32,8 +32,8 @@ _MU_WITHOUT_EPSILON = 1e150
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Smallest Gaussian noise that gives (epsilon, delta)-differential privacy [1]_.
 
-    Adding N(0, scale**2) to every coordinate of a statistic that one person can move by at most ``sensitivity`` in
-    the L2 norm is (epsilon, delta)-DP, under the adjacency for which the sensitivity holds.
+    Adding N(0, scale**2) to every coordinate of a statistic is (epsilon, delta)-DP if one person can move the statistic
+    by at most ``sensitivity`` in the L2 norm. It holds under the adjacency of the sensitivity.
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ def _epsilon(scale: float, delta: float, sensitivity: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu for which mu-Gaussian-DP implies (epsilon, delta)-DP, rounded down; inf for an infinite epsilon.
 
-    This is the budget that releases calibrated together share: releases of mu_1, mu_2, ... (also adaptively chosen) are
-    together sqrt(mu_1**2 + mu_2**2 + ...)-GDP, and a Gaussian release is (sensitivity/scale)-GDP.
+    Releases calibrated together share this budget: releases of mu_1, mu_2, ... (also adaptively chosen) are together
+    sqrt(mu_1**2 + mu_2**2 + ...)-GDP, and a Gaussian release is (sensitivity/scale)-GDP.
 
     Examples
     --------
@@ -249,9 +249,9 @@ def least_noise_split(
 def classic_gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Return the textbook scale ``sqrt(2 ln(1.25/delta)) sensitivity/epsilon``, for reproducing printed algorithms.
 
-    Its proof (Dwork and Roth 2014, Theorem A.1) needs epsilon below 1. Above, the formula goes on falling like
-    1/epsilon where the noise needed falls like 1/sqrt(2 epsilon), so the guarantee fails at large epsilon (at delta =
-    1e-6, from about 9); below 1 it is 1.2 to 1.5 times what `gaussian_scale` asks at usual deltas.
+    Its proof (Dwork and Roth 2014, Theorem A.1) needs epsilon below 1. Above 1, the formula goes on falling like
+    1/epsilon, while the noise needed falls like 1/sqrt(2 epsilon). So the guarantee fails at large epsilon (at delta =
+    1e-6, from about 9). Below 1 the formula gives 1.2 to 1.5 times the scale of `gaussian_scale` at usual deltas.
 
     >>> from dpfast.privacy import classic_gaussian_scale
     >>> round(classic_gaussian_scale(epsilon=1.0, delta=1e-6), 4)
@@ -263,7 +263,7 @@ def classic_gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.
 
 
 def delta_for(epsilon: float, delta: object) -> float:
-    """Return a delta in (0, 1); 0 passes where epsilon is infinite, which asks for no noise."""
+    """Return a delta in (0, 1); 0 is accepted if epsilon is infinite and no noise is needed."""
     if epsilon == math.inf and check.real("delta", delta) == 0.0:
         return 0.0
     return check.delta_value(delta)
@@ -281,10 +281,10 @@ def _verified(
     delta: float,
     margin: float = _SOLVING_MARGIN,
 ) -> float:
-    """Solve for a log delta a little below the target, until what is found, put back in, is at most the target.
+    """Solve for a log delta a little below the target, until the verified delta of the solution is at most the target.
 
-    The first try almost always holds. Where one unit in the last place of the answer moves delta by more than the
-    margin (t v > 100 in the kernel's notation), a few more ask for a little more each.
+    The first try almost always holds. If one unit in the last place of the answer moves delta by more than the margin
+    (t v > 100 in the kernel's notation), a few more tries each aim a little lower.
     """
     log_delta, outside = math.log(delta), f"the arguments ask for a number outside [{_SMALLEST}, {_LARGEST}]"
 

@@ -1,7 +1,7 @@
-"""The guarantee itself, (epsilon, delta) under one notion of neighbouring tables: in plain words, and as laws of noise.
+"""The guarantee, (epsilon, delta) under one notion of neighbouring tables: in plain words, and as laws of noise.
 
-The words are for readers who do not know what epsilon is. The laws are those that several mechanisms use, with what
-public numbers say of them.
+The words are for readers who do not know epsilon. The laws are used by several mechanisms; their moments follow from
+public numbers.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Adjacency = Literal["replace_one", "add_remove"]
 
 Calibration = Literal["sound", "paper"]
 
-#: Whose data a guarantee is for: a row of the table that was fitted, or all that one person owns in it.
+#: Whose data a guarantee is for: a row of the fitted table, or all rows of one person in it.
 Unit = Literal["row", "person"]
 
 
 class UnsoundCalibrationWarning(UserWarning):
-    """A printed algorithm that was asked for misses the guarantee printed with it."""
+    """A requested printed algorithm misses the guarantee printed with it."""
 
 
 class UtilityWarning(UserWarning):
-    """Public sizes alone say that the answer will be mostly noise."""
+    """Public sizes alone show that the answer will be mostly noise."""
 
 
 class ReleasedUtilityWarning(UtilityWarning):
-    """What was released says that the answer will be mostly noise: computed from that, it tells nothing else."""
+    """The releases show that the answer will be mostly noise: computed from them alone, it reveals nothing else."""
 
 
-#: What a ledger's sums may be above its budget, and calibrations aim below their target, relative.
+#: Relative slack: a ledger's sums may be this much above its budget, and calibrations aim as much below their target.
 SLACK = 2.0**-40
 
 
@@ -80,19 +80,19 @@ class Privacy:
 
     @property
     def target(self) -> tuple[float, float]:
-        """Epsilon and delta to calibrate for: below the guarantee by what a ledger's sums may be above its budget."""
+        """Epsilon and delta to calibrate for: below the guarantee by the slack of a ledger's sums."""
         return self.epsilon * (1.0 - SLACK), self.delta * (1.0 - SLACK)
 
     @property
     def finite_target(self) -> tuple[float, float]:
-        """The same, of a guarantee that there is noise to calibrate for."""
+        """The same; refuses a guarantee with infinite epsilon, which needs no noise."""
         if math.isinf(self.epsilon):
             raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
         return self.target
 
     @classmethod
     def of_sum(cls, epsilon: float, delta: float, adjacency: Adjacency) -> Privacy:
-        """Return a sum of guarantees, which unlike a single one may be zero."""
+        """Return a sum of guarantees; unlike a single one it may be zero."""
         privacy = object.__new__(cls)
         for name, value in (("epsilon", epsilon), ("delta", delta), ("adjacency", adjacency)):
             object.__setattr__(privacy, name, value)
@@ -115,7 +115,7 @@ Law = Literal["Gaussian", "L2-Laplace"]
 
 
 def law_for(privacy: Privacy) -> Law:
-    """Return the law that gives a guarantee: the pure one where delta is 0."""
+    """Return the law to use for a guarantee: the pure one if delta is 0."""
     return "Gaussian" if privacy.delta > 0.0 else "L2-Laplace"
 
 

@@ -1,15 +1,15 @@
-"""What Gaussian and other releases come to together, where their costs were decided on beforehand.
+"""Composition of Gaussian and other releases whose costs were decided beforehand.
 
-An (epsilon, delta)-DP release is a post-processing of one that shows everything with probability delta, and otherwise
-is randomised response at epsilon (privacy.filters). Of n_k randomised responses at e_k the log likelihood ratio is
-``(2 j - n_k) e_k``, j binomial with n_k and 1/(1 + exp(-e_k)); independent ones add. Beside Gaussian releases, of one
-mu together, that gives for every real epsilon, and both orders of the tables,
+An (epsilon, delta)-DP release is a post-processing of a simpler one (privacy.filters). With probability delta this one
+reveals everything, and otherwise it is randomised response at epsilon. The log likelihood ratio of n_k randomised
+responses at e_k is ``(2 j - n_k) e_k``, with j binomial of n_k and 1/(1 + exp(-e_k)); independent ones add. Beside
+Gaussian releases, of one mu together, this gives for every real epsilon, and both orders of the tables,
 
     delta(epsilon) <= sum of deltas + E delta_G(mu; epsilon - ratio),
 
-the mean over the sum of those ratios; delta_G falls in epsilon, so ratios may be rounded up, to a grid where they are
-many, and an epsilon may be rounded up to another. It is what an accountant of privacy-loss distributions computes, and
-no limit for releases that are chosen along the way.
+with the mean over the sum of those ratios. delta_G falls in epsilon, so ratios may be rounded up, to a grid if they are
+many, and an epsilon may be rounded up to another. An accountant of privacy-loss distributions computes the same. It is
+not a limit for releases that are chosen along the way.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from scipy.special import gammaln, log_ndtr
 from dpfast._arrays import FloatArray
 from dpfast.privacy.gaussian import gaussian_epsilon
 
-# Ratios that are told apart, and epsilons.
+# Numbers of distinct ratios, and of distinct epsilons.
 _POINTS, _KINDS = 4096, 64
-# For the rounding of weights, and what has underflowed.
+# Margins for the rounding of weights, and for underflow.
 _MARGIN, _LOST = 1e-9, 1e-290
 _STEPS = 50
 
 
 def mixture_epsilon(mu: float, epsilons: Iterable[float], delta: float) -> float:
-    """Return an epsilon at a delta of a Gaussian of mu, 0 for none, and of randomised responses; rounded up.
+    """Return an epsilon at a delta of a Gaussian of mu (0 for none) and of randomised responses; rounded up.
 
     >>> from dpfast.privacy.mixtures import mixture_epsilon
     >>> round(mixture_epsilon(0.1, [0.1, 0.1], 1e-6), 3), mixture_epsilon(0.0, [0.5], 0.0)
@@ -65,11 +65,11 @@ def mixture_epsilon(mu: float, epsilons: Iterable[float], delta: float) -> float
 
 
 def _of_few_kinds(counts: Counter[float]) -> Counter[float]:
-    """Round epsilons up to few of them."""
+    """Round epsilons up to a few distinct ones."""
     counts = Counter({epsilon: count for epsilon, count in counts.items() if count})
     if len(counts) <= _KINDS or math.isinf(max(counts)):
         return counts
-    # From the largest downwards, by a factor.
+    # The groups go from the largest downwards, each within a constant factor.
     largest = max(counts)
     step = math.log(largest / min(counts)) / (_KINDS - 1)
     few: Counter[float] = Counter()
@@ -80,7 +80,7 @@ def _of_few_kinds(counts: Counter[float]) -> Counter[float]:
 
 
 def _ratios(kinds: Counter[float]) -> tuple[FloatArray, FloatArray]:
-    """Return the values of the sum of all ratios, rounded up where they are many, and their probabilities."""
+    """Return the values of the sum of all ratios, rounded up if they are many, and their probabilities."""
     ratios, weights = np.zeros(1), np.ones(1)
     for epsilon, count in sorted(kinds.items()):
         heads = np.arange(count + 1.0)
@@ -95,7 +95,7 @@ def _ratios(kinds: Counter[float]) -> tuple[FloatArray, FloatArray]:
             places = np.ceil((ratios - least) / step).astype(np.int64)
             weights = np.bincount(places, weights, _POINTS).astype(np.float64)
             ratios = least + step * np.arange(1.0 * _POINTS)
-    # For the rounding of sums and products.
+    # Margin for the rounding of sums and products.
     return ratios + 1e-14 * np.abs(ratios).max(), weights
 
 

@@ -12,17 +12,18 @@ Together they are mu-GDP with
         + (|z|**2 |y|**2 + |v|**2 |w|**2 - 2ce)/s_xy**2 + (|y|**2 + |w|**2 - 2e)/s_y**2.
 
 At fixed (c, e) it grows in every norm, and longer rows only widen the range of c and e, so all norms are at their
-bounds. It is linear in e, so e = B**2 or -B**2, and then concave and quadratic in c: two closed forms, each reached
-by actual rows if there are at least two features. (For one outcome, relax to several: the maximum is at e = +-B**2,
-which one outcome reaches.) Every maximiser is therefore one of a few *worst changes*, written as loads: mu**2 = loads .
+bounds. It is linear in e, so e = B**2 or -B**2, and then concave and quadratic in c: two closed forms, each reached by
+actual rows if there are at least two features. (For one outcome, relax to several: the maximum is at e = +-B**2, and
+one outcome reaches it.) Every maximiser is therefore one of a few *worst changes*, written as loads: mu**2 = loads .
 precisions, where a precision is a block's 1/s**2 times its squared bound (R**4, R**2, R**2 B**2, B**2, 1).
 
 - *One feature*: c = zv is not free of the norms, but e = +-B**2, |y| = |w| = B holds at fixed (z, v). The change grows
   in |z + v| at fixed |z - v|, so raise |z + v| until max(|z|, |v|) = R: the worst case is z = R, v = RC. It is a
   quartic in C, of which `_single_feature` takes every local maximum.
-- *Nonnegative* rows and outcomes have c, e >= 0, both of which only reduce the change: c = e = 0, orthogonal rows.
-  Where one feature or one outcome rules that out, the change is convex in the square of each remaining coordinate
-  (since -sqrt(ab) is convex in a; it is not convex in the coordinate itself), so a vertex of [0, 1] is worst.
+- *Nonnegative* rows and outcomes have c, e >= 0, and both only reduce the change: c = e = 0, orthogonal rows. If there
+  is one feature or one outcome, this is impossible. The change is then convex in the square of each remaining
+  coordinate (since -sqrt(ab) is convex in a; it is not convex in the coordinate itself), so a vertex of [0, 1] is
+  worst.
 - *Add/remove*: one record's own contribution, largest when its norms are at their bounds, all at once.
 
 The least noise for given weights is a convex problem in log precisions (a maximum of positive sums of exponentials),
@@ -51,7 +52,7 @@ _WorstChanges = Callable[[float, float, float], Sequence[_Loads]]
 
 
 class RowKind(TypedDict):
-    """What else is public of rows and outcome rows, beside their bounds.
+    """What else is public about rows and outcome rows, beside their bounds.
 
     Several outcomes are assumed if their number is omitted; it matters for nonnegative rows only. Those are declared
     entrywise nonnegative, outcomes included. Under "replace_one" the number of rows is public.
@@ -237,7 +238,7 @@ def _mu_of(scales: MomentScales, units: Mapping[str, float], worst_changes: _Wor
 
 
 def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float:
-    """Return mu, rounded up, where its square is homogeneous in the squares of the ratios of bounds to noise."""
+    """Return mu, rounded up, if its square is homogeneous in the squares of the ratios of bounds to noise."""
     largest = max(ratios)
     if largest == 0.0 or math.isinf(largest):
         return largest
@@ -247,7 +248,7 @@ def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float
 
 
 def block_costs(weights: Mapping[str, float] | None, outcomes: bool, blocks: tuple[str, ...]) -> dict[str, float]:
-    """Return what a unit of noise variance on each released block costs: xx, and xy with outcomes, equally, if None."""
+    """Return the cost of noise variance on each released block; by default 1 for xx, and for xy with outcomes."""
     if weights is None:
         return {"xx": 1.0, "xy": 1.0} if outcomes else {"xx": 1.0}
     if not isinstance(weights, Mapping):
@@ -282,7 +283,7 @@ def _scales_in_range(found: dict[str, float]) -> MomentScales:
 
 
 def _units(released: Iterable[str], bound_x: float, bound_y: float | None) -> dict[str, float]:
-    """Return what one record at its bounds contributes to each released block."""
+    """Return the contribution of one record at its bounds to each released block."""
     bound_x = check.positive("bound_x", bound_x)
     if bound_y is not None:
         bound_y = check.positive("bound_y", bound_y)
@@ -329,7 +330,7 @@ def _worst_changes(
 
 @remembered
 def _fixed(*changes: _Loads) -> _WorstChanges:
-    """Return the map to the same changes whatever the precisions."""
+    """Return the map to the same changes for all precisions."""
     return lambda *_: changes
 
 
@@ -376,7 +377,7 @@ def _best_precisions(weights: list[float], worst_changes: _WorstChanges) -> Sequ
     if weights[1] == weights[3] == 0.0 < weights[0] * weights[2] and worst_changes is _signed:
         return _best_pair(weights[0], weights[2])
     changes = worst_changes(1.0, 1.0, 1.0)
-    # At orthogonal rows every block counts: exact where there is one worst change, near the optimum otherwise.
+    # At orthogonal rows every block counts: exact if there is one worst change, near the optimum otherwise.
     loads = changes[0] if len(changes) == 1 else (1.0, 1.0, 1.0, 1.0, 0.0)
     start = [math.sqrt(weight / load) if weight > 0.0 else 0.0 for weight, load in zip(weights, loads, strict=True)]
     if len(changes) == 1 or sum(weight > 0.0 for weight in weights) == 1:
@@ -408,7 +409,7 @@ def _minimise(weights: tuple[float, ...], start: tuple[float, ...], worst_change
     cost = np.asarray(weights)[used]
 
     def exp(z: FloatArray) -> FloatArray:
-        # Of where a step of the search may end, before it is taken back.
+        # Clipped, since a step of the search may end far off before it is taken back.
         return np.exp(np.clip(z, -_FARTHEST, _FARTHEST))
 
     def expanded(z: FloatArray) -> FloatArray:

@@ -2,38 +2,41 @@
 
 The mechanism releases ``argmin over F of loss(theta) + regulariser(theta) + (m/2) ||theta||**2 + b'theta``, F closed
 and convex, noise b. Let neighbouring losses differ in gradient by h(theta) with ``||h|| <= L`` on F, and in curvature
-by matrices with at most one negative eigenvalue, of at most c in absolute value. The noise b that gives an output on
-one table and the noise b + h(theta) that gives it on the other have densities nu whose ratio, times a Jacobian of at
-most 1 + c/m, bounds the ratio of the outputs' densities. So with
+by matrices with at most one negative eigenvalue, of at most c in absolute value. A given output arises from noise b on
+one table and from noise b + h(theta) on the other. The ratio of the densities nu of the two noises, times a Jacobian of
+at most 1 + c/m, bounds the ratio of the outputs' densities. So with
 
     epsilon = epsilon_noise + log(1 + c/m)
 
 the noise b has to hide a shift of at most L at epsilon_noise, e for short. (c is one record's under replace-one too: a
-difference of two matrices of rank one, both at least 0, has one negative eigenvalue at most, no larger than theirs.)
-But the shift depends on b, so a Gaussian b, of deviation 1 for now, does not have the Gaussian mechanism's delta,
+difference of two positive semidefinite matrices of rank one has one negative eigenvalue at most, no larger than
+theirs.) But the shift depends on b. So a Gaussian b, of deviation 1 for now, does not have the Gaussian mechanism's
+delta,
 
     G(L) = Phi(-z) - exp(e) Phi(-z - L),  z = e/L - L/2.
 
-Where b meets the shift h the loss is b'h + ||h||**2/2: delta is at most E g(loss), the loss being the largest over all
-h that may be, with ``g(w) = max(0, 1 - exp(e - w))``. The loss is convex in h, so that an end or a vertex of where h
-keeps to is worst, and g(0) = 0. What is known of h then tells how much noise it takes (`Geometry`):
+At noise b and shift h the loss is b'h + ||h||**2/2. So delta is at most E g(loss), with ``g(w) = max(0, 1 - exp(e -
+w))`` and the loss being the largest over all possible h. The loss is convex in h, so it is largest at an end or a
+vertex of the set of possible h; and g(0) = 0. The geometry of this set then decides how much noise is needed
+(`Geometry`):
 
-*A segment*, from 0 to an end of length L: a record whose slope has one sign comes or goes. That end is worst whatever b
-is, and delta is G(L).
+*A segment*, from 0 to an end of length L: a record whose slope has one sign comes or goes. That end is worst for every
+b, and delta is G(L).
 
-*A line*, L to either side: the loss is at most ``L |N(0, 1)| + L**2/2``, and delta 2 G(L) where z >= 0.
+*A line*, L to either side: the loss is at most ``L |N(0, 1)| + L**2/2``, and delta 2 G(L) if z >= 0.
 
 *A plane*, L to all sides: |N(0, 1)| becomes a Rayleigh variable, and where z >= 0 delta is ``sqrt(2 pi) L exp(e) Phi(-z
 - L) = L exp(-z**2/2) M(z + L)``, M the Mills ratio.
 
-*A disk* in a plane, of radius r, with no point farther than L from 0: only so much of h turns with b. Its centre c has
-a length of at most L - r. The loss is at most b'c + r |b| + L**2/2. Where b is at an angle x to c that is k |b| +
-L**2/2, k = r + (L - r) cos x, and |b| is Rayleigh's variable as before: if ``L**2/2 <= e``, **delta is at most the mean
-of k exp(-y**2/2) M(y + k), y = (e - L**2/2)/k, over x from 0 to pi**, 0 where k is not above 0. That is a plane's at
-r = L, and G(L) at r = 0. No disk of a smaller radius, or nearer to 0, is worse: delta is 1 less the integral of the
-lesser of the densities of b and exp(e) phi(|b + c| + r), both of which fall from a centre outwards. That integral is
-what balls, those where they exceed a level, have in common, summed over levels: less the farther c is from 0. And a
-disk of radius r' < r lies within that of radius r whose centre is r - r' nearer to 0, or at 0.
+*A disk* in a plane, of radius r, with no point farther than L from 0: only a part of h, of length r, turns with b. Its
+centre c has a length of at most L - r. The loss is at most b'c + r |b| + L**2/2. If b is at an angle x to c, this is k
+|b| + L**2/2 with k = r + (L - r) cos x, and |b| is Rayleigh's variable as before. If ``L**2/2 <= e``, **delta is at
+most the mean of k exp(-y**2/2) M(y + k), y = (e - L**2/2)/k, over x from 0 to pi**, counted as 0 if k is not above 0.
+This is a plane's delta at r = L, and G(L) at r = 0. No disk of a smaller radius, or nearer to 0, is worse. For delta is
+1 minus the integral of the lesser of the densities of b and exp(e) phi(|b + c| + r), both of which fall from a centre
+outwards. The sets above a level of either are balls. The integral sums over levels the volume of their intersection,
+and this is smaller the farther c is from 0. A disk of radius r' < r lies within one of radius r with its centre nearer
+to 0 by r - r', or at 0.
 
 *Two segments*, h = v1 + v2, each on a segment from 0 of length at most L/2: a record whose slope has one sign replaces
 another. The vertices' losses are P = b'v1 + ||v1||**2/2, Q likewise, and P + Q + k with k = v1'v2. Let the angle
@@ -41,43 +44,44 @@ between v1 and v2 vary: (P, Q) is normal with covariance k, and else as it was, 
 
     dE f/dk = E (df/dk + d2f/dP dQ),  f = g(max(P, Q, P + Q + k)).
 
-Where P, Q > -k the last is largest, and this is g' + g'' at it: a unit mass at w = e, as g'' = -g' above. Elsewhere f
-depends on P or on Q alone, so that this is 0 but for the edge P = Q < -k, where it is -g'(P): 0 too if -k <= e. (df/dQ
-does not jump at P = -k: it is g'(Q) on either side.) So delta grows with k if ``||v1|| ||v2|| <= e``, until v1 and v2
-point the same way, as on one segment: **at most G(L) if (L/2)**2 <= e**. Without that condition it is a plane's.
+If P, Q > -k the last is largest, and the integrand is g' + g'' at it: a unit mass at w = e, as g'' = -g' above.
+Elsewhere f depends on P or on Q alone, so the integrand is 0 except on the edge P = Q < -k. There it is -g'(P): 0 too
+if -k <= e. (df/dQ does not jump at P = -k: it is g'(Q) on either side.) So delta grows with k if ``||v1|| ||v2|| <=
+e``, until v1 and v2 point the same way, as on one segment: **at most G(L) if (L/2)**2 <= e**. Without that condition it
+is a plane's.
 
 *Two lines*, h = v1 + v2, each on a line and of length at most L/2: any record replaces another. The vertices, +-(v1 +
-v2) and +-(v1 - v2), have lengths s and t with s**2 + t**2 <= L**2, and delta is at most 2 G(s) + 2 G(t). Let v = u**2:
-G(u) has the derivative phi(z)/(2u) in v, which rises at first and then falls, so that v times it less G(u) starts at 0,
-and once it is below stays so. Hence if ``G(L) <= L phi(z)/2``, G(u)/u**2 rises up to L and G(s) + G(t) <= G(L): **at
-most 2 G(L)**. Without that condition it is a plane's.
+v2) and +-(v1 - v2), have lengths s and t with s**2 + t**2 <= L**2, and delta is at most 2 G(s) + 2 G(t). Let v = u**2.
+The derivative of G(u) in v is phi(z)/(2u), and it rises at first and then falls. So v times the derivative minus G(u)
+starts at 0, and once it is below 0 it stays below. Hence if ``G(L) <= L phi(z)/2``, G(u)/u**2 rises up to L and G(s) +
+G(t) <= G(L): **at most 2 G(L)**. Without that condition it is a plane's.
 
 L2-Laplace noise b of scale L/epsilon_noise is pure, and hides any shift.
 
-*Curvature that fades.* Where the slope of every record is a part 1 - r of its bound, let its curvature be at most
-4 c r (1 - r), as of a logistic loss: slope and curvature are then not at worst at once, and less than log(1 + c/m) pays
-for curvature. On a segment let A = e, on two segments A = e/2, and let
+*Curvature that fades.* If the slope of a record is a part 1 - r of its bound, let its curvature be at most 4 c r (1 -
+r), as for a logistic loss. Slope and curvature are then not at worst at once, and less than log(1 + c/m) pays for
+curvature. On a segment let A = e, on two segments A = e/2, and let
 
     paid = max over 0 <= r <= 1 of  log(1 + 4 c r (1 - r)/m) - r A,
 
-which is 0 from m = 4c/A on. **Then epsilon = e + paid holds with the noise as above**, for two segments if (L/2)**2 <=
-e/2. Proof. Let v1 be the record's whose curvature enters the Jacobian: the one that the table with the output has and
-its neighbour has not. (Without one, the Jacobian is at most 1.) Say v1 reaches a part p of its largest length, because
-its row is short or counts for less; its curvature is at most p times what it was, and h there is (1 - r) v1 + s v2. The
-logarithm of the Jacobian is at most log(1 + 4 c p r (1 - r)/m) <= log(1 + 4 c q (1 - q)/m) <= paid + q A with q = p r.
-The rest of the loss is convex in r and in s: at most (1 - r) times its value at r = 0 plus r times that at r = 1, and s
-is 0 or 1. So the loss is, with a = p A, at most paid plus the larger of its value at r = 0 and a more than that at r =
-1: max(P, a) on a segment, max(P, Q + a, P + Q + k, a) on two. As a <= e, g(a) = 0: on a segment delta is E g(P) = G
-again. On two segments let k vary as above. Of max(P, Q + a, P + Q + k) the last is largest where P > a - k and Q > -k;
-the edge P = Q + a lies below a - k, where g is 0 as a + ||v1|| ||v2|| <= e/2 + (L/2)**2 <= e. So the worst case is that
-v1 and v2 point the same way, P = l1 N + l1**2/2 and Q = l2 N + l2**2/2 with l1 = p L/2, l2 <= L/2 and one normal N.
-Where Q + a > e, N > (e - a)/l2 - l2/2, so that P + k > (l1/l2) (e - a) >= p (e - a) >= p e/2 = a and the last is
-larger. What remains is G(l1 + l2). With L2-Laplace noise of scale L/e the loss is at most (1 - r) p e/2 + e/2 + paid +
-p r e/2 <= e + paid, on a segment alike.
+This is 0 from m = 4c/A on. **Then epsilon = e + paid holds with the noise as above**, for two segments if (L/2)**2 <=
+e/2. Proof. The Jacobian contains the curvature of one record: the record in the table with the output and not in its
+neighbour. Let v1 be the vector of this record. (Without such a record, the Jacobian is at most 1.) Say v1 reaches a
+part p of its largest length, because its row is short or has less weight; its curvature is at most p times the bound,
+and h there is (1 - r) v1 + s v2. The logarithm of the Jacobian is at most log(1 + 4 c p r (1 - r)/m) <= log(1 + 4 c q
+(1 - q)/m) <= paid + q A with q = p r. The rest of the loss is convex in r and in s: at most (1 - r) times its value at
+r = 0 plus r times that at r = 1, and s is 0 or 1. So, with a = p A, the loss is at most paid plus the larger of two
+numbers: its value at r = 0, and a plus its value at r = 1. This is max(P, a) on a segment, max(P, Q + a, P + Q + k, a)
+on two. As a <= e, g(a) = 0: on a segment delta is E g(P) = G again. On two segments let k vary as above. The last of
+max(P, Q + a, P + Q + k) is largest if P > a - k and Q > -k. The edge P = Q + a lies below a - k, and there g is 0 as a
++ ||v1|| ||v2|| <= e/2 + (L/2)**2 <= e. So in the worst case v1 and v2 point the same way, P = l1 N + l1**2/2 and Q = l2
+N + l2**2/2 with l1 = p L/2, l2 <= L/2 and one normal N. If Q + a > e, then N > (e - a)/l2 - l2/2. It follows that P + k
+> (l1/l2) (e - a) >= p (e - a) >= p e/2 = a, so the last is larger. What remains is G(l1 + l2). With L2-Laplace noise of
+scale L/e the loss is at most (1 - r) p e/2 + e/2 + paid + p r e/2 <= e + paid, and likewise on a segment.
 
-A solver returns the minimiser only to within some tau, on floating-point noise. Its output is therefore released with
-a little L2-Laplace noise of its own, of scale 2 tau/epsilon_finish: the exact minimiser plus that noise is a
-post-processing of the exact minimiser, and moving the noise's centre by tau changes densities by a factor of at most
+A solver returns the minimiser only to within some tau, with floating-point error. Its output is therefore released with
+a little L2-Laplace noise of its own, of scale 2 tau/epsilon_finish. The exact minimiser plus that noise is a
+post-processing of the exact minimiser. Moving the noise's centre by tau changes densities by a factor of at most
 exp(epsilon_finish/2), on either table.
 
 References
@@ -102,16 +106,16 @@ from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation
 from dpfast.privacy.pure import l2_laplace_scale
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, first_that_holds, largest_within, least_at, remembered
 
-#: What the change of the gradient keeps to, whatever the parameters and the noise: the head of this module tells.
+#: The set that contains the change of the gradient, whatever the parameters and the noise; see this module's docstring.
 Geometry = Literal["segment", "line", "two segments", "two lines", "disk", "plane"]
 #: The largest L2 norm of a change of the gradient; of a disk that and its radius.
 Length = float | tuple[float, float]
-#: What is proved of a change of the gradient: what it keeps to, and how long it is there. All of it holds.
+#: Proved bounds on a change of the gradient: sets that contain it, and its length in each. All of them hold.
 Changes = Mapping[Geometry, Length]
 _Profile = Callable[[float, float], float]
 
 
-# The part of epsilon that hides the solver's error, unless said otherwise.
+# Default share of epsilon to hide the solver's error.
 FINISHING_SHARE = 2.0**-7
 
 
@@ -130,7 +134,7 @@ class ObjectiveNoise:
     strong_convexity : float
         m: the objective has ``(m/2) ||theta||**2`` in it.
     noise_epsilon, curvature_epsilon, finishing_epsilon : float
-        How epsilon is shared.
+        How epsilon is divided.
     """
 
     privacy: Privacy
@@ -142,7 +146,7 @@ class ObjectiveNoise:
     finishing_epsilon: float
 
     def finishing_scale(self, tolerance: float) -> float:
-        """Return the scale of the L2-Laplace noise that hides how far, at most, a minimiser is from the exact one."""
+        """Return the scale of the L2-Laplace noise that hides a minimiser's largest distance from the exact one."""
         return l2_laplace_scale(self.finishing_epsilon, 2.0 * check.positive("tolerance", tolerance))
 
     def coordinate_scale(self, dim: int) -> float:
@@ -151,13 +155,19 @@ class ObjectiveNoise:
 
 
 def objective_delta(scale: float, epsilon: float, gradient: Length = 1.0, *, geometry: Geometry) -> float:
-    """Delta that Gaussian noise in an objective provides at what is left of epsilon for it, curvature aside.
+    """Delta that Gaussian noise in an objective provides at the part of epsilon left for it, curvature aside.
 
-    `gradient` is L, the largest L2 norm of a change of gradient, `geometry` what that keeps to, whatever the
-    parameters: a "segment" (one record, the loss's slope of one sign), a "line" (one record), "two segments" or "two
-    lines" (one record for another, L the sum of both's), a "plane", or a "disk" in it, with a pair of L and the disk's
-    radius. Exact for the worst such change, but for two lines and disks, and where noise is hardly any for two
-    segments; rounded up by less than 1e-11 relative.
+    `gradient` is L, the largest L2 norm of a change of gradient. `geometry` is the set of possible changes, whatever
+    the parameters:
+
+    - "segment": one record, the loss's slope of one sign;
+    - "line": one record;
+    - "two segments", "two lines": one record for another, with L the sum of both's;
+    - "plane": any changes in a plane;
+    - "disk": a disk in it, with a pair of L and the disk's radius as `gradient`.
+
+    Exact for the worst such change, except for two lines and disks, and for two segments with hardly any noise; rounded
+    up by less than 1e-11 relative.
 
     Examples
     --------
@@ -183,7 +193,7 @@ def objective_scale(epsilon: float, delta: float, gradient: Length = 1.0, *, geo
     if epsilon == math.inf:
         return 0.0
     delta = check.delta_value(delta)
-    # Noise for less epsilon is private for more; squares of what lies beyond overflow, and no search for it ends.
+    # Noise for less epsilon is private for more; squares of larger numbers overflow, and the search would not end.
     epsilon = min(epsilon, 2.0**960)
     # The plane's, the largest, is at most exp(-z**2/2): with z = sqrt(2 log(1/delta)) all are below the target.
     t = math.sqrt(-2.0 * math.log(delta))
@@ -200,7 +210,7 @@ def objective_scale(epsilon: float, delta: float, gradient: Length = 1.0, *, geo
 def curvature_cost(curvature: float, epsilon: float, geometry: Geometry | None = None) -> float:
     """Epsilon that curvature costs beside noise at `epsilon`; `curvature` is c over the strong convexity.
 
-    With a `geometry`: of a loss whose curvature fades; the head of this module has the proof. Rounded up.
+    With a `geometry`: of a loss whose curvature fades; this module's docstring has the proof. Rounded up.
 
     Examples
     --------
@@ -237,34 +247,34 @@ def objective_noise(
 ) -> ObjectiveNoise:
     """Calibrate objective perturbation: noise, convexity and the finishing noise that hides the solver's error.
 
-    More convexity m leaves more of epsilon for the noise, and pulls harder towards 0. The split is free. Unless told
-    otherwise it minimises what both can add to the objective on a ball of the given radius, ``sqrt(dim) * radius *
+    More convexity m leaves more of epsilon for the noise, and shrinks harder towards 0. The split is free. By default
+    it minimises the most that both can add to the objective on a ball of the given radius, ``sqrt(dim) * radius *
     (deviation of a coordinate of b) + (m - strong_convexity) * radius**2/2``.
 
     Parameters
     ----------
     privacy : Privacy
-        The guarantee of the released minimiser. Gaussian noise where its delta is above 0, else L2-Laplace noise.
+        The guarantee of the released minimiser. Gaussian noise if its delta is above 0, else L2-Laplace noise.
     changes : mapping of str to float
-        What is proved of how one person changes the gradient of the loss, anywhere on the constraint set: what the
-        change keeps to, as for `objective_delta`, and its largest L2 norm. The least noise that any allows is taken.
+        Proved bounds on one person's change of the loss's gradient, anywhere on the constraint set: a set that contains
+        the change, as for `objective_delta`, and its largest L2 norm. The least noise that any allows is taken.
     curvature : float
         c: largest eigenvalue, in absolute value, of a change of the loss's Hessian there; the change must have at most
         one negative eigenvalue.
     curvature_fades : bool, default False
-        Whether the curvature of a record is at most 4 c r (1 - r) where its slope is a part 1 - r of its bound, which
-        the lengths in `changes` are for, as of a logistic loss. It then costs less of epsilon.
+        Whether a record's curvature is at most 4 c r (1 - r) if its slope is a part 1 - r of its bound, as for a
+        logistic loss. The lengths in `changes` must be for that bound. Curvature then costs less of epsilon.
     strong_convexity : float
         Least m wanted, at least 0.
     dim : int
         Number of parameters.
     radius : float, default 1.0
-        Largest L2 norm of the parameters, or one that is usual if they are not constrained; it only guides the split.
+        Largest L2 norm of the parameters, or a usual one if they are not constrained; it only guides the split.
     cost : callable, optional
-        What to minimise instead: a function of the deviation of a coordinate of b and of m; see `SplitCost`.
+        Function to minimise instead, of the deviation of a coordinate of b and of m; see `SplitCost`.
     least_curvature_share : float, default 2**-5
-        Curvature gets no less than this share of epsilon, in (0, 1), unless less convexity than that asks for is
-        wanted: beyond, more convexity hardly lowers the noise, though it does lower what the noise does.
+        Least share of epsilon for curvature, in (0, 1), unless the `strong_convexity` wanted needs less. With a smaller
+        share more convexity hardly lowers the noise, though it does lower the effect of the noise.
     finishing_share : float, default 2**-7
         Share of epsilon that hides the solver's error, in (0, 1); at most an epsilon of 1 does.
 
@@ -276,7 +286,7 @@ def objective_noise(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range, or epsilon is infinite, which needs no calibration.
+        If an argument is out of its range, or epsilon is infinite and there is nothing to calibrate.
 
     Examples
     --------
@@ -303,11 +313,11 @@ def objective_noise(
 
 
 class SplitCost(ABC):
-    """A cost of noise and convexity that public numbers say: two of one class with the same numbers are equal."""
+    """A cost of noise and convexity, from public numbers: two of one class with the same numbers are equal."""
 
     @abstractmethod
     def __call__(self, deviation: float, convexity: float) -> float:
-        """Return what the deviation of a coordinate of b and m cost."""
+        """Return the cost of m and of the deviation of a coordinate of b."""
 
 
 def _search_objective_noise(
@@ -323,7 +333,7 @@ def _search_objective_noise(
     share: float,
 ) -> ObjectiveNoise:
     epsilon, delta = privacy.finite_target
-    # More would hide no more of the error to speak of, but take of delta, until nothing is left of it.
+    # More would hide hardly more of the error, but use up delta until nothing is left of it.
     finishing = min(share * epsilon, 1.0)
     shared = (epsilon - finishing) * ROUND_DOWN
     # The finishing noise multiplies delta by exp(finishing/2): see the top of this module.
@@ -332,7 +342,7 @@ def _search_objective_noise(
     law: Law = "Gaussian" if delta > 0.0 else "L2-Laplace"
 
     def split(convexity: float, geometry: Geometry | None = None) -> tuple[float, float]:
-        """Return what is left for noise, and what curvature costs."""
+        """Return the parts of epsilon for noise and for curvature."""
         relative = curvature / convexity
 
         def left_beside(noise: float) -> float:
@@ -342,7 +352,7 @@ def _search_objective_noise(
         if geometry in _FADES and curvature_cost(relative, shared, geometry) == 0.0:
             noise = shared
         elif geometry in _FADES:
-            # The cost falls as noise has more: by bisection, the most that leaves the cost what it needs.
+            # The cost falls as noise gets more: bisect for the most that leaves curvature enough.
             low, high = max(noise, 0.0), shared
             for _ in range(60):
                 middle = 0.5 * (low + high)
@@ -351,7 +361,7 @@ def _search_objective_noise(
         return noise, curvature_cost(relative, noise, geometry)
 
     def choices(convexity: float) -> Iterator[tuple[float, float, float]]:
-        """Yield the scales that are proved to do, and how each shares epsilon between noise and curvature."""
+        """Yield the scales that are proved sufficient, and how each divides epsilon between noise and curvature."""
         for geometry, change in changes:
             length = _profile(change, geometry)[0]
             for fading in (geometry, None) if curvature_fades and geometry in _FADES else (None,):
@@ -392,9 +402,10 @@ _objective_noise = remembered(_search_objective_noise)
 
 
 def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:
-    """Whether noise gives what it claims, where this is proved of how one person changes the gradient.
+    """Whether noise meets its claim, given proved bounds on one person's change of the gradient.
 
-    Printed noise is less than what curvature and finishing noise leave of epsilon would allow: that is what counts.
+    A printed calibration counts less epsilon for the noise than curvature and finishing noise leave; all of it counts
+    here.
     """
     left = noise.privacy.target[0] - noise.curvature_epsilon - noise.finishing_epsilon
     if noise.mechanism == "L2-Laplace":
@@ -406,7 +417,7 @@ def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:
 
 
 def _longest(changes: Changes) -> float:
-    """Largest L2 norm of a change of the gradient: the least that is proved."""
+    """Largest L2 norm of a change of the gradient: the least of the proved bounds."""
     if not changes:
         raise ValueError("changes must say what is proved of at least one geometry")
     return min(_profile(change, geometry, f"changes[{geometry!r}]")[0] for geometry, change in changes.items())
@@ -415,8 +426,8 @@ def _longest(changes: Changes) -> float:
 def _best_convexity(
     cost: Callable[[float], float], curvature: float, least: float, epsilon: float, least_share: float
 ) -> float:
-    """Minimise the cost over the epsilon that curvature gets: all of it, or what the least convexity asks for."""
-    # Beyond, an exponential overflows; its inverse is 0 long before.
+    """Minimise the cost over curvature's part of epsilon: at most all of it, or the need of the least convexity."""
+    # For larger numbers the exponential overflows; its inverse is 0 long before.
     epsilon = min(epsilon, 700.0)
     most = min(epsilon, math.log1p(curvature / least)) if least > 0.0 else epsilon
     fewest = min(most, least_share * epsilon)
@@ -424,19 +435,19 @@ def _best_convexity(
     def convexity(curvature_epsilon: float) -> float:
         return max(least, curvature / math.expm1(curvature_epsilon))
 
-    # On a logarithmic scale: where epsilon is large the best part is a tiny one.
+    # On a logarithmic scale: for large epsilon the best part is tiny.
     part = least_at(lambda part: cost(convexity(math.exp(part))), math.log(fewest), math.log(most))
     candidates = [convexity(math.exp(part)), convexity(fewest)] + ([least] if most < epsilon else [])
     return min(candidates, key=cost)
 
 
 def _fading_is_proved(ratio: float, epsilon: float, geometry: Geometry) -> bool:
-    """Whether noise hides what is asked where curvature fades; `ratio` is L over the noise's scale."""
+    """Whether the proof for fading curvature applies; `ratio` is L over the noise's scale."""
     return geometry == "segment" or 0.25 * ratio * ratio * ROUND_UP <= 0.5 * epsilon
 
 
 def _profile(gradient: Length, geometry: Geometry, name: str = "gradient") -> tuple[float, _Profile]:
-    """Return the largest L2 norm of a change, and delta as a function of that over the scale and of epsilon."""
+    """Return the largest L2 norm of a change, and delta as a function of its ratio to the scale and of epsilon."""
     check.choice("geometry", geometry, get_args(Geometry))
     if geometry != "disk" or not isinstance(gradient, tuple):
         return check.positive(name, gradient), _PROFILES[geometry]
@@ -495,7 +506,7 @@ def _delta_on_two_lines(u: float, epsilon: float) -> float:
     return plane
 
 
-# A over e, by what the change of the gradient keeps to where curvature that fades costs less: the head of this module.
+# A over e, for each geometry in which fading curvature costs less; see this module's docstring.
 _FADES: Mapping[Geometry | None, float] = {"segment": 1.0, "two segments": 0.5}
 
 
@@ -526,7 +537,7 @@ _PROFILES: dict[Geometry, _Profile] = {
     "line": _delta_on_a_line,
     "two segments": _delta_on_two_segments,
     "two lines": _delta_on_two_lines,
-    # Without a radius that is known.
+    # Without a known radius.
     "disk": _delta_on_a_plane,
     "plane": _delta_on_a_plane,
 }

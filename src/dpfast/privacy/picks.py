@@ -1,7 +1,7 @@
-"""Adaptive picks of a bounded range beside Gaussian releases: what they come to, and what a budget leaves them.
+"""Adaptive picks of a bounded range beside Gaussian releases: their composition, and their share of a budget.
 
-A pick has the range r if, for any two neighbouring tables, the log ratios of its outcomes lie within an interval of the
-length r, wherever that is: the exponential mechanism's, whose exponents one person moves by amounts in an interval of
+A pick has the range r if, for any two neighbouring tables, the log ratios of its outcomes lie within some interval of
+the length r. An example is the exponential mechanism, if one person moves its exponents by amounts in an interval of
 that length. Let k such picks and Gaussian releases of mu together be made in any order, each chosen in view of all
 before it. Let G_0(y) = max(1 - y, 0), and for y > 0
 
@@ -12,18 +12,19 @@ the pick of the two log ratios t and t - r. All of it together is (epsilon, delt
 
     delta(epsilon) = E G_k(e^(epsilon - g)),  g ~ N(mu^2/2, mu^2):
 
-the adversary sees the Gaussian first, and then chooses the ratios of each pick in view of all (without Gaussian
-releases the recursion of Dong, Durfee and Rogers [1]_, who show that an adaptive adversary attains it).
+The adversary sees the Gaussian first, and then chooses the ratios of each pick in view of all. Without Gaussian
+releases this is the recursion of Dong, Durfee and Rogers [1]_; they show that an adaptive adversary attains it.
 
-*Proof.* y -> G_j(y) is convex and falls: so is G_0, and both are kept by perspectives, sums and suprema. So
-a -> a G_j(y/a) is convex. Let B_(j, m)(y) = E G_j(y e^-g) for a Gaussian of m: what is left to j picks and a budget of
-m^2. By induction on the number of releases no continuation passes B at any y. *A pick first.* All of it has the
-divergence E_P B_(j-1, m)(y/a) = E_Q a B_(j-1, m)(y/a), a the ratio, at most: of a convex function of a, whose mean
-under Q is 1, in an interval [b, b e^r]. That is at most the chord's value at 1, which the pick of the two ends has:
-sup over t of E_g [p_t G_(j-1)(y e^(-g - t)) + ...] <= E_g sup over t [...] = B_(j, m)(y). *A Gaussian of n first*: the
-same convex function's mean is a mixture of hockey-stick divergences, each at most that of a Gaussian of n: at most
-E B_(j, sqrt(m^2 - n^2))(y e^-g'), which is B_(j, m)(y), as g + g' is the g of m. What is of no range or Gaussian at all
-changes nothing. The statement is symmetric in the two tables, as the interval may lie anywhere about 0.
+*Proof.* y -> G_j(y) is convex and falls: so is G_0, and both properties are kept by perspectives, sums and suprema. So
+a -> a G_j(y/a) is convex. Let B_(j, m)(y) = E G_j(y e^-g) for a Gaussian of m: the divergence left to j picks and a
+budget of m^2. By induction on the number of releases no continuation passes B at any y. *A pick first.* All releases
+together have at most the divergence E_P B_(j-1, m)(y/a) = E_Q a B_(j-1, m)(y/a), with a the ratio. This is the mean of
+a convex function of a, and a has mean 1 under Q and lies in an interval [b, b e^r]. So it is at most the chord's value
+at 1, attained by the pick of the two ends: sup over t of E_g [p_t G_(j-1)(y e^(-g - t)) + ...] <= E_g sup over t [...]
+= B_(j, m)(y). *A Gaussian of n first.* The mean of the same convex function is a mixture of hockey-stick divergences,
+each at most that of a Gaussian of n. So it is at most E B_(j, sqrt(m^2 - n^2))(y e^-g'). This is B_(j, m)(y), as g + g'
+is the g of m. A release of range 0 or of mu 0 changes nothing. The statement is symmetric in the two tables, as the
+interval may lie anywhere about 0.
 
 *On a grid.* t lies in some [(i - 1) h, i h], h = r/(n - 1), i from 1 to n - 1. The chord over [t - r, t] (of ratios
 e^t) at ratio 1 is at most the chord over the longer [(i - n) h, i h], since chords of a convex function between points
@@ -60,12 +61,13 @@ from dpfast.privacy.guarantee import Privacy
 from dpfast.privacy.pure import range_mu, range_of_mu
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, largest_within, remembered
 
-# Pairs of ratios, times picks: a pick of the grid is longer than one by a part in as many. Most picks it is used for.
+# Pairs of ratios, times picks: a pick on the grid is longer than a pick by one part in this many. Largest number of
+# picks.
 _PAIRS, _MOST_PAIRS, _LEAST_PAIRS, _MOST_PICKS = 2560, 256, 16, 160
-# On a sum of nonnegative terms, whose differences of values on the grid cancel to their 1,000th part at most; and what
-# has underflowed.
+# Margin on a sum of nonnegative terms (differences of values on the grid cancel to their 1,000th part at most), and
+# margin for underflow.
 _MARGIN, _LOST = 1e-9, 1e-290
-# Calibrations aim so far below delta: that what was calibrated for, put back in with other parts of mu, keeps to it.
+# Calibrations aim this much below delta, so that the result, verified with other parts of mu, is within it.
 _BELOW = 1.0 - 1e-6
 
 
@@ -110,7 +112,7 @@ def _delta_on_grid(epsilon: float, length: float, picks: int, mu: float) -> floa
         found = values[above] + (values[above - 1] - values[above]) * share
     else:
         beyond = ndtr(0.5 * mu - (epsilon - ends[1:]) / mu)
-        # Computed values may fall short of falling by their rounding.
+        # Rounding may make computed values increase a little.
         found = float(np.maximum(values[:-1] - values[1:], 0.0) @ beyond)
         below = picks * pairs * step
         found += math.exp(-below) * gaussian_delta(1.0, epsilon + below, mu)
@@ -139,10 +141,10 @@ def _profile(step: float, pairs: int, picks: int) -> FloatArray:
 
 
 def picks_range(epsilon: float, delta: float, picks: int, mu: float = 0.0) -> float:
-    """Return nearly the largest range of so many adaptive picks that keep to (epsilon, delta) beside Gaussian releases.
+    """Return nearly the largest range of so many adaptive picks to be within (epsilon, delta) beside Gaussian releases.
 
-    These have `mu` together, within the budget. Put back in, `picks_delta` is at most delta. At least what pure
-    composition gives, and what composition by mu does.
+    The Gaussian releases have `mu` together, within the budget. `picks_delta` of the result is at most delta. The range
+    is at least the ones by pure composition and by composition of mu.
 
     Examples
     --------
@@ -175,7 +177,7 @@ def _range(epsilon: float, delta: float, picks: int, mu: float) -> float:
 
 
 def _leaves_room(epsilon: float, delta: float, mu: float) -> bool:
-    """Whether Gaussian releases alone have less than what calibrations aim at."""
+    """Whether Gaussian releases alone have less than the delta that calibrations aim at."""
     return mu == 0.0 or gaussian_delta(1.0, epsilon, mu) < delta * _BELOW
 
 
@@ -185,28 +187,29 @@ def _each(mu: float, picks: int) -> float:
 
 
 class PicksAndRest(NamedTuple):
-    """How a budget is shared between picks and Gaussian releases."""
+    """How a budget is divided between picks and Gaussian releases."""
 
-    #: Of each pick.
+    #: The range of each pick.
     length: float
-    #: All that the others are together, as of one calibration.
+    #: The guarantee of all the others together, as of one calibration.
     rest: Privacy
     picks: int
 
     @property
     def mu(self) -> float | None:
-        """Of all together, by which it composes with other fits: more than its epsilon and delta alone would say."""
+        """Mu of all releases together: with other fits it composes more tightly than their epsilon and delta."""
         if self.rest.delta == 0.0:
             return None
         return compose_mu([gaussian_mu(*self.rest.target), *[range_mu(self.length)] * self.picks])
 
 
 def split_with_picks(privacy: Privacy, share: float, picks: int, *, by_mu: bool = False) -> PicksAndRest:
-    """Share a budget between adaptive picks and releases that are Gaussian where delta is above 0; both keep to it.
+    """Divide a budget between adaptive picks and the other releases, Gaussian if delta is above 0; together within it.
 
-    Picks are for a share of mu^2, the others for what that leaves: the range of picks is the largest beside it. At the
-    least it is that share of epsilon, as where delta is 0; the Gaussian releases have what that leaves them then. With
-    `by_mu` all of it together is a Gaussian release, for a budget that is itself a part of one shared by mu.
+    Picks get a share of mu^2 and the others the rest; the range of picks is the largest beside the rest. It is at least
+    the one for a pure share of epsilon, and equal to it if delta is 0; the Gaussian releases then have the rest of the
+    budget. With `by_mu` all releases together are one Gaussian release, for a budget that is itself a part of one
+    shared by mu.
 
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import split_with_picks

@@ -1,18 +1,18 @@
-"""Pure mechanisms, and the Gaussian that promises no more than a choice whose odds one person moves within a range.
+"""Pure mechanisms, and the Gaussian mechanism with a guarantee no stronger than that of a choice of bounded range.
 
 L2-Laplace [1]_ and Laplace [2]_ noise, and the exponential mechanism's coefficient [3]_.
 
-*The Gaussian of a range.* Of two laws P and Q let log(P/Q) stay within an interval of length r: the exponential
-mechanism's, whose exponents one person moves by amounts in an interval of length r; and those of any epsilon-DP
-mechanism, with r = 2 epsilon. Then they are mu-Gaussian-differentially private [4]_ with
-``mu = 2 Phi^-1(1/(1 + exp(-r/2)))``, about .627 r where that is small.
+*The Gaussian of a range.* Of two laws P and Q let log(P/Q) stay within an interval of length r. Examples are the
+exponential mechanism, if one person moves its exponents by amounts in an interval of length r, and any epsilon-DP
+mechanism, with r = 2 epsilon. Then P and Q are mu-Gaussian-differentially private [4]_ with ``mu = 2 Phi^-1(1/(1 +
+exp(-r/2)))``, about .627 r for small r.
 
 *Proof.* P/Q lies in some [a, b] with log(b/a) = r, and its mean under Q is 1. A convex function of it is at most its
-chord's value there, so its mean under Q is at most the chord's at 1, which the law on {a, b} alone attains: it has
-the largest divergence for every threshold, and so the least trade-off function, of all such pairs (so do Dong, Durfee
-and Rogers [5]_). That is the polygon from (0, 1) over (q, 1 - p) to (1, 0), with p and q the probabilities of b, and
-``logit(p) - logit(q) = log(b) - log(a) = r``. The trade-off function of mu-GDP is convex with the same ends: it is
-below the polygon if it is below (q, 1 - p), which says Phi^-1(p) - Phi^-1(q) <= mu.
+chord's value there, so its mean under Q is at most the chord's at 1. The law on {a, b} attains this. Of all such pairs
+it thus has the largest divergence for every threshold, and so the least trade-off function (so do Dong, Durfee and
+Rogers [5]_). This function is the polygon from (0, 1) over (q, 1 - p) to (1, 0), with p and q the probabilities of b,
+and ``logit(p) - logit(q) = log(b) - log(a) = r``. The trade-off function of mu-GDP is convex with the same ends. It is
+below the polygon if it is below (q, 1 - p), that is, if Phi^-1(p) - Phi^-1(q) <= mu.
 
 h(u) = Phi^-1(1/(1 + exp(-u))) is odd, and concave where u > 0 (below). So h' is even and falls in |u|, and over all
 windows of length r its integral, Phi^-1(p) - Phi^-1(q), is largest over that about 0: 2 h(r/2) = mu.
@@ -52,10 +52,10 @@ def l2_laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
     """Scale of L2-Laplace (K-norm) noise that gives epsilon-differential privacy: ``sensitivity/epsilon``, rounded up.
 
     The noise vector has density proportional to ``exp(-||v||_2/scale)``: a uniform direction and a radius of law
-    Gamma(shape = dimension, scale). Adding it to a statistic that one person can move by at most ``sensitivity`` in
-    the L2 norm is (epsilon, 0)-DP, under the adjacency for which the sensitivity holds, in any dimension. (A radius
-    of any other law, such as a one-dimensional Laplace or exponential, is private for no epsilon in two dimensions or
-    more.) 0 for an infinite epsilon.
+    Gamma(shape = dimension, scale). Adding it to a statistic is (epsilon, 0)-DP in any dimension, if one person can
+    move the statistic by at most ``sensitivity`` in the L2 norm. It holds under the adjacency of the sensitivity. (A
+    radius of any other law, such as a one-dimensional Laplace or exponential, is private for no epsilon in two
+    dimensions or more.) 0 for an infinite epsilon.
 
     Examples
     --------
@@ -95,9 +95,9 @@ def l2_laplace_norm_quantile(scale: float, dim: int, level: float) -> float:
 def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> float:
     """Return the absolute value that a coordinate of L2-Laplace noise stays below with probability ``level``.
 
-    The same for any other direction of unit length. The law is a Gaussian's whose variance is ``2 W scale**2``, W a
-    Gamma((dim + 1)/2) variable, so that the tail is the mean of ``erfc(t/(2 scale sqrt(W)))``: a smooth function of W's
-    distribution function, integrated over [0, 1].
+    The same holds for any other direction of unit length. The coordinate is a Gaussian with random variance ``2 W
+    scale**2``, W a Gamma((dim + 1)/2) variable. So the tail is the mean of ``erfc(t/(2 scale sqrt(W)))``: a smooth
+    function of W's distribution function, integrated over [0, 1].
 
     Examples
     --------
@@ -123,9 +123,9 @@ def _unit_coordinate_quantile(dim: int, level: float) -> float:
 def exponential_mechanism_coefficient(epsilon: float, score_sensitivity: float, *, monotone: bool = False) -> float:
     """Coefficient of the score in the weights ``exp(coefficient * score)`` of the exponential mechanism, rounded down.
 
-    Sampling with these weights is (epsilon, 0)-DP. ``epsilon/(2 a)`` where one person can move any score **as
-    computed** by at most a; ``epsilon/a`` where a record added can move all scores in one direction only (`monotone`,
-    add/remove adjacency). inf, the best candidate without noise, for an infinite epsilon.
+    Sampling with these weights is (epsilon, 0)-DP. The coefficient is ``epsilon/(2 a)`` if one person can move any
+    score **as computed** by at most a. It is ``epsilon/a`` if an added record can move all scores in one direction only
+    (`monotone`, add/remove adjacency). It is inf, the best candidate without noise, for an infinite epsilon.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def range_mu(length: float) -> float:
 
 
 def range_of_mu(mu: float) -> float:
-    """Return a length that `range_mu` finds within a mu, near the largest.
+    """Return a length with `range_mu` at most a mu, near the largest such length.
 
     >>> from dpfast.privacy import range_mu, range_of_mu
     >>> range_mu(range_of_mu(0.25)) <= 0.25
@@ -165,6 +165,6 @@ def range_of_mu(mu: float) -> float:
     half = check.positive("mu", mu) / 2.0
     length = 2.0 * float(log_ndtr(half) - log_ndtr(-half)) * ROUND_DOWN
     while range_mu(length) > mu:
-        # The difference of logarithms cancels where mu is small.
+        # The difference of logarithms cancels if mu is small.
         length *= 1.0 - 2.0**-20
     return length

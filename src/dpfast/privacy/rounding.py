@@ -1,7 +1,7 @@
 """Rounding towards privacy, and the searches that calibrations share.
 
-Single operations are rounded exactly, and one margin covers what a formula's rounding may add up to. What searches
-return is put back in and checked, so none needs to be exact.
+Single operations are rounded exactly, and one margin covers the accumulated rounding of a formula. The results of
+searches are verified, so no search needs to be exact.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpfast import _arguments as check
 Found = TypeVar("Found")
 Asked = ParamSpec("Asked")
 
-#: Factors on a computed positive number. Each covers 500 roundings of 2^-53 of it: a formula of a few dozen operations
-#: whose terms have one sign, with elementary functions, which libraries compute to a few units in the last place.
+#: Factors on a computed positive number. Each covers 500 relative roundings of 2^-53: a formula of a few dozen
+#: operations with terms of one sign, and elementary functions, computed by libraries to a few units in the last place.
 ROUND_UP, ROUND_DOWN = 1.0 + 2.0**-44, 1.0 - 2.0**-44
 
 _TRIES = 48
@@ -26,10 +26,10 @@ _REMEMBERED = 256
 
 
 def remembered(search: Callable[Asked, Found]) -> Callable[Asked, Found]:
-    """Keep a search's latest answers: fits of the same public numbers search once.
+    """Cache a search's latest answers: fits with the same public numbers search once.
 
-    Its arguments are checked numbers and words, and alone decide the answer, which nobody can change. None is private,
-    so that neither is which of them came before; no object of the caller's is among them, as that could change.
+    Its arguments are checked numbers and words. They alone decide the answer, and nobody can change it. No argument is
+    private, so the order of earlier calls is not private either. No object of the caller is kept, as it could change.
     """
     return cast("Callable[Asked, Found]", lru_cache(maxsize=_REMEMBERED, typed=True)(search))
 
@@ -41,7 +41,8 @@ def first_that_holds(
 ) -> Found:
     """Return the first candidate that holds, each made with a little more to spare: (2^k - 1) 2^-52, k = 0, 1, ...
 
-    Almost always the first does; more are needed where rounding an answer moves what is checked by more than a margin.
+    Almost always the first one holds. More are needed if rounding an answer moves the checked value by more than a
+    margin.
     """
     for attempt in range(_TRIES):
         found = candidate((2.0**attempt - 1.0) * 2.0**-52)
@@ -53,7 +54,7 @@ def first_that_holds(
 def largest_within(
     function: Callable[[float], float], target: float, guess: float, *, precision: float = 1e-12, slack: float = 0.0
 ) -> float:
-    """Return nearly the largest positive number at which an increasing function is at most the target, and it is.
+    """Return nearly the largest positive number at which an increasing function is verified to be at most the target.
 
     To the (relative) precision, or within `slack` of the target. Secant steps in the logarithm of the number,
     bracketed, with Illinois's rule against a side that stays.
@@ -76,7 +77,7 @@ def largest_within(
         if not low < middle < high:
             middle = 0.5 * (low + high)
         at_middle = function(middle) - target
-        # A side that stays while the other moves twice would hold the secant back.
+        # If one side stays while the other moves twice, plain secant steps would be slow.
         stays = 0.5 if at_middle * last > 0.0 else 1.0
         if at_middle <= 0.0:
             low, at_low, weight_low, weight_high = middle, at_middle, at_middle, stays * weight_high
@@ -87,7 +88,7 @@ def largest_within(
 
 
 def bisected(holds: Callable[[float], bool], low: float, high: float, steps: int) -> tuple[float, float]:
-    """Halve an interval between a number that holds, at its low end, and one that does not."""
+    """Halve an interval with a condition that holds at its low end and fails at its high end."""
     for _ in range(steps):
         middle = 0.5 * (low + high)
         if middle in (low, high):
@@ -97,7 +98,7 @@ def bisected(holds: Callable[[float], bool], low: float, high: float, steps: int
 
 
 def least_at(cost: Callable[[float], float], low: float, high: float, tolerance: float = 1e-5) -> float:
-    """Return where a function with one minimum is least within an interval, about."""
+    """Return approximately the minimiser, within an interval, of a function with one minimum."""
     from scipy.optimize import minimize_scalar  # takes longer to import than all of dpfast.privacy
 
     return float(minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": tolerance}).x)
@@ -144,7 +145,7 @@ def _quotient_up(size: float, bound: float) -> float:
 
 
 def quotient_up(**numbers: float) -> float:
-    """Return the first number over the second, which may be infinite, rounded up; their names are for messages."""
+    """Return the first number over the second (possibly infinite), rounded up; the names are for error messages."""
     (above, sensitivity), (below, budget) = numbers.items()
     bound = check.positive_or_inf(below, budget)
     size = check.positive(above, sensitivity)

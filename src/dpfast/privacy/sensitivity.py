@@ -1,7 +1,8 @@
 """How far one person can move a statistic: one documented bound each, rounded up, and the bounds of grid-rounded rows.
 
-Rows x are bounded by ``||x|| <= bound_x`` and outcome rows y by ``||y|| <= bound_y``, in the L2 norm. What several of
-these statistics can do jointly is less than the sum of what they can do alone: see `dpfast.privacy.moment_scales`.
+Rows x are bounded by ``||x|| <= bound_x`` and outcome rows y by ``||y|| <= bound_y``, in the L2 norm. The joint
+sensitivity of several of these statistics is less than the sum of their sensitivities: see
+`dpfast.privacy.moment_scales`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.rounding import remembered
 
-# Beyond the exponents of floats on either side, and small enough for integer arithmetic to stay quick.
+# Limit on exponents: beyond those of floats on either side, and small enough for quick integer arithmetic.
 _LARGEST_GRID_EXPONENT = 2000
 
 
@@ -89,7 +90,7 @@ def _largest_change(square: Fraction, adjacency: str, single: bool, nonnegative:
 
 
 def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> int:
-    """Squared norm, in grid units, that no row within the bound exceeds once it is rounded to the multiples of 2**-k.
+    """Squared norm, in grid units, that no row within the bound exceeds after rounding to the multiples of 2**-k.
 
     Rounding to nearest moves each entry by at most half a unit, a row by at most ``sqrt(n_features)/2`` units. The
     value is M = ``floor((bound 2**k + sqrt(n_features)/2)**2) + 1``, computed in integers: the exact squared bound to
@@ -139,7 +140,7 @@ def padded_squared_block_bounds(
     block_xx: Fraction | None = None,
     block_xy: Fraction | None = None,
 ) -> tuple[int, int]:
-    """Squared norms, in grid units, that no person's X'X and X'Y within their bounds exceed once rows are rounded.
+    """Squared norms, in grid units, that no person's X'X and X'Y within their bounds exceed after rounding the rows.
 
     A person's rows are stacked as X (k, d) and Y (k, l), k = `max_rows`; rounding them to nearest adds E and F with
     ``||E|| <= sqrt(k d)/2`` and ``||F|| <= sqrt(k l)/2`` in the Frobenius norm. ``||X'X||`` is the squared Schatten
@@ -175,13 +176,13 @@ def padded_squared_block_bounds(
 def padded_squared_product_bound(
     bound: float, exponents: tuple[int, int], sizes: tuple[int, int], n_rows: int = 1
 ) -> int:
-    """Squared norm, in grid units, to which a person's products p r' within `bound` are held once they are rounded.
+    """Squared norm, in grid units, to which a person's products p r' within `bound` are clipped after rounding.
 
     p, of length from 1 to 2 and `sizes[0]` entries, is rounded to nearest multiples of ``2**-exponents[0]``, r to
     those of ``2**-exponents[1]``: by at most ``sqrt(entries)/2`` units each. So in units ``||p r'||`` grows by at most
-    ``|p| e_r + |r| e_p + e_p e_r``, which is convex in the length of p where that of the product is given: largest at
-    an end. Of a sum of `n_rows` products that errs as often up as down the root of their number is allowed for:
-    whoever is beyond is shortened a little further.
+    ``|p| e_r + |r| e_p + e_p e_r``. At a given length of the product this is convex in the length of p, so it is
+    largest at an end. The errors of a sum of `n_rows` products are as often up as down, and the root of their number
+    is allowed for. A person beyond that is clipped a little further.
 
     >>> from dpfast.privacy.sensitivity import padded_squared_product_bound
     >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
@@ -207,12 +208,12 @@ def _half_root_up(size: int) -> float:
 
 
 def _places(number: float) -> int:
-    """Return for which k a float is a multiple of 2**-k."""
+    """Return the k for which a float is a multiple of 2**-k."""
     return number.as_integer_ratio()[1].bit_length() - 1
 
 
 def _units(number: float, places: int) -> int:
-    """Return a float, a multiple of 2**-places, in units of that."""
+    """Return a float, a multiple of 2**-places, in units of 2**-places."""
     above, below = number.as_integer_ratio()
     return (above << places) // below if places >= 0 else above // (below << -places)
 

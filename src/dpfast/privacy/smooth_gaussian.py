@@ -9,8 +9,8 @@ Gaussians that meet the two conditions. Scale the smaller standard deviation to 
 of N(0, a**2 I) from N(v, b**2 I), ||v|| = D <= 1/alpha, and r in [1, exp(beta/2)] for the larger one. The worst pair
 is known, by four facts:
 
-1. *H grows with D.* H = 1 - integral of min(p, e q), e = exp(epsilon), and by levels that integral is one of volumes
-   of intersections of two balls, {p > t} and {e q > t}, which shrink as the centres part.
+1. *H grows with D.* H = 1 - integral of min(p, e q), e = exp(epsilon). By levels, the integral is one of volumes of
+   intersections of two balls, {p > t} and {e q > t}. These shrink as the centres part.
 
 2. *The wider one first is worse: H(1, r, D) <= H(r, 1, D) for d >= 2.* Let l be the log ratio of the wide density to
    the narrow one, M the Gaussian law proportional to the root of their product, Z its mass. Then
@@ -20,8 +20,8 @@ is known, by four facts:
    and E_M[sinh(l/2)] = 0, both densities having mass 1. Under M, l is a rising linear function of a noncentral
    chi-square variable x. Let l = 0 at x = x0, g be the density of l and G that of x. Since
    sinh((u - epsilon)_+/2)/sinh(u/2) does not fall in u > 0, it is enough that g(u) - g(-u) changes sign at most once on
-   u > 0, from - to +. Where G(x0 - u) > 0, the sign is that of w(u) = ln G(x0 + u) - ln G(x0 - u), which is convex with
-   w(0) = 0 if the third derivative of ln G is at least 0; beyond, it is +. With nu = d/2 - 1 >= 0, lambda the
+   u > 0, from - to +. If G(x0 - u) > 0, the sign is that of w(u) = ln G(x0 + u) - ln G(x0 - u). This w is convex with
+   w(0) = 0 if the third derivative of ln G is at least 0; beyond, the sign is +. With nu = d/2 - 1 >= 0, lambda the
    noncentrality and j_k the zeros of the Bessel function J_nu,
 
        ln G(x) = const - c x + nu ln x + sum over k of ln(1 + lambda x/j_k**2),    third derivative
@@ -41,8 +41,8 @@ is known, by four facts:
 4. *H grows with d*: fewer coordinates are a post-processing. Fact 2 is not proved for d = 1, which is calibrated as
    d = 2: up to 0.6% more noise at the default beta for delta <= 1e-6, 2% to 12% at 0.01.
 
-So no scan over the ratio is needed. The divergence is evaluated by `_spherical`, rounded up, and every calibrated
-pair is put back in before it is returned.
+So no scan over the ratio is needed. The divergence is evaluated by `_spherical`, rounded up, and every calibrated pair
+is verified before it is returned.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ from dpfast.privacy._spherical import ACCURACY, log_divergence
 from dpfast.privacy.gaussian import delta_for, gaussian_delta, gaussian_scale
 from dpfast.privacy.rounding import largest_within, remembered
 
-#: The default beta is the largest whose alpha is at most this many times that of noise of fixed size.
+#: The default beta is the largest with an alpha of at most this many times that of noise of fixed size.
 ALPHA_OVER_FLOOR = 1.25
 
-# More than what `SmoothGaussian.scale` and the float it returns are rounded by, in logarithms of the variance.
+# More than the rounding of `SmoothGaussian.scale` and of the float it returns, in logarithms of the variance.
 _SCALE_ROUNDING = 2.0**-48
 _LARGEST_ALPHA_OVER_FLOOR = 1e6
 _EXTREME = 1e30
@@ -78,9 +78,9 @@ _SLACK = 1e-9
 class SmoothGaussian:
     """A calibration of Gaussian noise to a smooth upper bound on the local sensitivity.
 
-    Add N(0, s**2) to every coordinate, where s is `scale` of a bound S on the local L2 sensitivity whose square is
-    smooth: ``|ln S(X)**2 - ln S(X')**2| <= smoothness()`` for all neighbours. **s is private**, as S is: neither it nor
-    anything that depends on it (the noise's grid, the error of the release) may leave.
+    Let S be a bound on the local L2 sensitivity with a smooth square: ``|ln S(X)**2 - ln S(X')**2| <= smoothness()``
+    for all neighbours. Add N(0, s**2) to every coordinate, with s the `scale` of S. **s is private**, as S is: neither
+    s nor anything that depends on it (the noise's grid, the error of the release) may leave.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ class SmoothGaussian:
         return scale
 
     def smoothness(self, relative_error: float = 2.0**-40) -> float:
-        """Return the beta that the exact bound S**2 must be smooth with: `beta` less what rounding takes.
+        """Return the beta with which the exact bound S**2 must be smooth: `beta` minus the effect of rounding.
 
-        That is ``beta - 2 u`` and a little less, as `scale` rounds too, for a public u = `relative_error` in [0, 1]
+        This is ``beta - 2 u`` and a little less, as `scale` rounds too, for a public u = `relative_error` in [0, 1]
         with ``S <= smooth_sensitivity as computed <= (1 + u) S``.
         """
         error = check.real("relative_error", relative_error)
@@ -141,7 +141,7 @@ class SmoothGaussian:
 
 
 def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None = None) -> SmoothGaussian:
-    """Smallest noise whose variance may differ between neighbours and that is (epsilon, delta)-DP.
+    """Smallest noise for (epsilon, delta)-DP if the noise variance may differ between neighbours.
 
     Noise N(0, s_X**2) on every coordinate is (epsilon, delta)-DP if ``s_X >= alpha * ||change of the statistic||`` and
     ``|ln s_X**2 - ln s_X'**2| <= beta`` for all neighbours X, X', under the adjacency for which both hold.
@@ -155,14 +155,14 @@ def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None =
     dim : int
         Number of coordinates that get noise, at least 1.
     beta : float, optional
-        Positive, chosen without the data (`best_beta` is a way). Default: the largest whose alpha is at most 1.25 times
-        `gaussian_scale`, the alpha of noise of fixed size.
+        Positive, chosen without the data (for example by `best_beta`). Default: the largest with an alpha of at most
+        1.25 times `gaussian_scale`, the alpha of noise of fixed size.
 
     Returns
     -------
     SmoothGaussian
-        alpha, rounded up (with the default beta: beta rounded down), so that `smooth_gaussian_delta` is at most
-        ``delta`` and less than 1e-8 (relative) below it; for ``dim=1``, what two coordinates need.
+        alpha, rounded up (with the default beta: beta rounded down), so `smooth_gaussian_delta` is at most ``delta``
+        and less than 1e-8 (relative) below it. For ``dim=1`` it is the alpha of two coordinates.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None =
 
     Examples
     --------
-    The supplement of Balle, Gomrokchi and Precup (2016) asks for alpha = 82.7 at this beta:
+    The supplement of Balle, Gomrokchi and Precup (2016) needs alpha = 82.7 at this beta:
 
     >>> from dpfast.privacy import smooth_gaussian
     >>> round(smooth_gaussian(epsilon=1.0, delta=1e-6, dim=10, beta=0.003683).alpha, 3)
@@ -222,12 +222,12 @@ def smooth_gaussian_delta(alpha: float, beta: float, epsilon: float, dim: int) -
 
 
 def best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float], float]) -> float:
-    """Beta that makes ``alpha(beta)**2 * variance(beta)``, the noise to be expected, least.
+    """Beta that minimises ``alpha(beta)**2 * variance(beta)``, the expected noise.
 
-    `variance` is the square of the smooth sensitivity to be expected at a beta, positive and not rising with beta,
-    **from public values only** (a guess at how often states are visited, say): a beta chosen from the data is not
-    covered by the guarantee. Searched are the betas whose alpha is between 1.001 and 8 times `gaussian_scale`; below,
-    alpha has nothing left to gain, and above variance would have to fall 64 times.
+    `variance` is the square of the expected smooth sensitivity at a beta, positive and not rising with beta, **from
+    public values only** (a guess at how often states are visited, say): a beta chosen from the data is not covered by
+    the guarantee. The search covers betas with an alpha between 1.001 and 8 times `gaussian_scale`. Below this range
+    alpha has nothing left to gain; above it the variance would have to fall 64 times.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float]
 
 
 class UsualVariance(ABC):
-    """A variance that public numbers say: two of one class with the same numbers are equal."""
+    """A variance from public numbers: two of one class with the same numbers are equal."""
 
     @abstractmethod
     def __call__(self, beta: float) -> float:
@@ -294,7 +294,7 @@ def _log_delta(distance: float, beta: float, epsilon: float, dim: int) -> float:
 
 
 def _log_target(delta: float) -> float:
-    """Return log(delta) less than what it is rounded by here, and where what was found is put back in."""
+    """Return log(delta) minus the rounding errors made here and in the verification."""
     return math.log(delta) - 1e-12
 
 
@@ -309,7 +309,7 @@ def _smallest_alpha(epsilon: float, delta: float, dim: int, beta: float) -> floa
             f"{dim} dimensions. The default is {usual:.3g}"
         )
     distance = largest_within(lambda one: _log_delta(one, beta, epsilon, dim), target, 1.0 / floor, slack=_SLACK)
-    # 1/alpha is rounded up where it is put back in, hence two more roundings here.
+    # 1/alpha is rounded up in the verification, hence two more roundings here.
     return rounding.up(1 / Fraction(distance)) * (1.0 + 2.0**-51)
 
 

@@ -1,4 +1,4 @@
-"""Privacy amplified by a secret random sample: any mechanism's, and that of PRIMO's xx' summed over it, xy' over all.
+"""Privacy amplified by a secret random sample: of any mechanism, and of PRIMO's xx' summed over it with xy' over all.
 
 The sums are calibrated jointly (Algorithm 4). The sample is uniform, s of n rows without replacement, gamma = s/n;
 replace-one, so n is public. Both sums get their own Gaussian noise. Two bounds hold on the delta of the pair at an
@@ -11,8 +11,8 @@ delta(e1 + e2) <= gamma d1(e') + d2(e2).
 
 *Conditioned on the sample.* Given the sample, the pair is a Gaussian release of fixed sums: mu-GDP with the joint mu of
 `moments` if the replaced row is in the sample, and with that of xy alone if not. Neighbours have the same law of
-samples, so the pair's law is a mixture with the same weights on either side, and the hockey-stick divergence is jointly
-convex: delta(epsilon) <= gamma delta_joint(epsilon) + (1 - gamma) delta_xy(epsilon).
+samples, so the pair's law is a mixture with the same weights on either side. The hockey-stick divergence is jointly
+convex, hence delta(epsilon) <= gamma delta_joint(epsilon) + (1 - gamma) delta_xy(epsilon).
 
 The first gains from small gamma, the second pays nothing for composition. Neither is the exact profile of the pair.
 """
@@ -35,7 +35,7 @@ from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
 
 _SPLITS_TRIED = 33
 _SHRINKAGES = 26
-# Of a share, or of the logarithm of a ratio: an error of it costs its square.
+# Tolerance on a share, or on the logarithm of a ratio: an error in it costs only its square.
 _TOLERANCE = 1e-3
 
 
@@ -112,7 +112,7 @@ def subsampled_moment_delta(
 ) -> float:
     """Return a delta for which noisy moments, xx from a secret sample and xy from all rows, are (epsilon, delta)-DP.
 
-    The noise is on xx, the sum over the sample as it is, and on xy, the sum over all rows; `n_features`, `n_outcomes`
+    The noise is on xx, the unscaled sum over the sample, and on xy, the sum over all rows; `n_features`, `n_outcomes`
     and `nonnegative` are as for `moment_mu`. The better of two bounds, rounded up.
 
     References
@@ -143,9 +143,9 @@ def subsampled_moment_scales(
     """Noise on xx over a secret sample and on xy over all rows, for both to be (epsilon, delta)-DP under replace-one.
 
     Minimises ``weights["xx"] * (scales.xx * n_total/n_sampled)**2 + weights["xy"] * scales.xy**2``, by default with
-    equal weights: the sum over the sample, to which ``scales.xx`` belongs as it is, estimates that over all rows once
-    it is multiplied by n_total/n_sampled, and so is its noise. Keywords as for `subsampled_moment_delta`, which is at
-    most ``delta``.
+    equal weights. ``scales.xx`` belongs to the unscaled sum over the sample. Multiplied by n_total/n_sampled, this sum
+    estimates the sum over all rows, and its noise grows by the same factor. Keywords as for `subsampled_moment_delta`,
+    which is at most ``delta`` for the result.
 
     References
     ----------
@@ -199,7 +199,7 @@ def _subsampled_scales(
 
 @dataclass(frozen=True)
 class _Pair:
-    """The two releases, by their public numbers."""
+    """The two releases, described by public numbers."""
 
     n_sampled: int
     n_total: int
@@ -226,11 +226,11 @@ class _Pair:
         if self.n_sampled == self.n_total:
             return in_sample
         outside = gaussian_delta(scale_xy, epsilon, self.xy_sensitivity)
-        # The pair moves at least as far as one of it alone, so this grows with gamma.
+        # The pair moves at least as far as either release alone, so this grows with gamma.
         return (self.gamma * in_sample + (1.0 - self.gamma) * outside) * ROUND_UP
 
     def amplified(self, scales: MomentScales, epsilon: float) -> float:
-        """Return the least delta over splits of epsilon; whichever split is best, its delta is one that holds."""
+        """Return the least delta over splits of epsilon; the delta of every split is valid."""
         if self.n_sampled == self.n_total or epsilon in (0.0, math.inf):
             return 1.0
         shares = [index / (_SPLITS_TRIED + 1) for index in range(1, _SPLITS_TRIED + 1)]
@@ -289,8 +289,8 @@ def _best_conditioned(
     def at_tilt(tilt: float) -> MomentScales:
         shape = pair.joint_scales(mu, {"xx": weights["xx"], "xy": weights["xy"] * math.exp(tilt)})
         whole = pair.joint_mu(shape)
-        # The shape meets the budget unsampled; noise shrinks by what sampling gives, at most to what xy alone needs.
-        # mu is inverse to the noise.
+        # The shape meets the budget without sampling. Sampling reduces the noise, at most to that of xy alone; mu is
+        # inverse to it.
         _, high = bisected(lambda times: pair.mixed(epsilon, whole / times, shape.xy * times) > delta, 0.0, 1.0, 32)
         return shape.times(high)
 
@@ -300,7 +300,7 @@ def _best_conditioned(
 
 
 def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[MomentScales], float]) -> MomentScales:
-    """Search over the shares of epsilon and of delta that the release from the sample gets."""
+    """Search over the shares of epsilon and of delta for the release from the sample."""
 
     def at(epsilon_share: float, delta_share: float) -> MomentScales:
         of_sample, of_all = _split(epsilon, epsilon_share)
@@ -327,5 +327,5 @@ def _tightened(pair: _Pair, epsilon: float, delta: float, scales: MomentScales) 
     def too_small(factor: float) -> bool:
         return pair.delta(scales.times(factor), epsilon) > delta
 
-    # The whole of the noise is enough, and so is every factor that the search ends above.
+    # All of the noise is enough, and the search ends only at factors that are enough.
     return scales.times(bisected(too_small, 0.5, 1.0, _SHRINKAGES)[1])

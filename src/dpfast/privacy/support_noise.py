@@ -1,16 +1,16 @@
 """How much noise makes the choice of a support private: by scores of all supports, or by votes of blocks of rows.
 
-*Scores* are least sums of losses ``(y - x'theta)**2/2`` over the parameters of a support with ``|theta_j| <= 1``. A
-record z added moves the score of a support by an amount between the least and the largest loss of z there. If |y| and
-|x'theta| are bounded, those of all supports lie within one interval of the length R of `loss_range`, and of 2 R
-where one record takes the place of another. If every computed score is within tau of the exact one, up to a shift that
-all share, the length grows by 4 tau. The exponential mechanism with the rate epsilon/length is epsilon-DP, since
-exp(-rate * score)/(their sum) changes by at most exp(rate * length). (This needs neither scores that only grow nor a
-bound on each: a common part of the changes cancels.)
+*Scores* are least sums of losses ``(y - x'theta)**2/2`` over the parameters of a support with ``|theta_j| <= 1``. An
+added record z moves the score of a support by an amount between the least and the largest loss of z there. If |y| and
+|x'theta| are bounded, these amounts lie, for all supports, within one interval of the length R of `loss_range`. If one
+record takes the place of another, the length is 2 R. If every computed score is within tau of the exact one, up to a
+shift that all share, the length grows by 4 tau. The exponential mechanism with the rate epsilon/length is epsilon-DP,
+since exp(-rate * score)/(their sum) changes by at most exp(rate * length). (This needs neither scores that only grow
+nor a bound on each: a common part of the changes cancels.)
 
-*Votes*: each block of rows, to which rows were assigned at random without looking at them, votes for at most s
-features. Whether a person leaves, joins or takes another's place, that is in one block, and what one block votes
-changes the counts by at most 2 s in the L1 norm and sqrt(2 s) in the L2 norm.
+*Votes*: rows are assigned to blocks at random, without looking at them, and each block votes for at most s features. A
+person who leaves, joins or takes another's place affects one block only. Changing the votes of one block changes the
+counts by at most 2 s in the L1 norm and sqrt(2 s) in the L2 norm.
 
 References
 ----------
@@ -36,9 +36,10 @@ from dpfast.privacy.pure import exponential_mechanism_coefficient, laplace_scale
 
 
 def loss_range(bound_y: float, reach: float) -> float:
-    """Most that losses ``(y - t)**2/2`` of a record differ for ``|t| <= reach`` and ``|y| <= bound_y``; rounded up.
+    """Largest difference of losses ``(y - t)**2/2`` for ``|t| <= reach`` and ``|y| <= bound_y``; rounded up.
 
-    ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` where the reach is below the bound, so that no loss is 0 there.
+    It is ``(bound_y + reach)**2/2``, or ``2 bound_y reach`` if the reach is below the bound, so that no loss is 0
+    there.
 
     >>> from dpfast.privacy import loss_range
     >>> loss_range(3.0, 3.0), loss_range(3.0, 1.0)
@@ -49,7 +50,7 @@ def loss_range(bound_y: float, reach: float) -> float:
 
 
 def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacency: Adjacency) -> float:
-    """Rate at which the exponential mechanism may weigh computed scores, ``exp(-rate * score)``, for epsilon-DP.
+    """Rate of the exponential mechanism on computed scores, with weights ``exp(-rate * score)``, for epsilon-DP.
 
     ``epsilon/(2 loss_range + 4 error)`` under replace-one, ``epsilon/(loss_range + 4 error)`` under add/remove, rounded
     down; `error` is tau: how far a computed score may be from the exact one, up to a shift that all share, whatever the
@@ -66,7 +67,7 @@ def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacen
 
 @dataclass(frozen=True)
 class VoteNoise:
-    """Noise on every count of votes, its scale in votes; `mu` is that of Gaussian noise."""
+    """Noise on every count of votes, with a scale in votes; `mu` is that of Gaussian noise."""
 
     privacy: Privacy
     mechanism: Literal["Laplace", "Gaussian"]
@@ -75,9 +76,9 @@ class VoteNoise:
 
 
 def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
-    """Least noise, by its variance, for counts of votes that a person moves by what one block votes: `size` at most.
+    """Noise of least variance for vote counts, if one person can change the votes of one block: `size` at most.
 
-    Laplace noise does without the delta of `privacy`.
+    Laplace noise does not use the delta of `privacy`.
 
     >>> from dpfast import Privacy
     >>> from dpfast.privacy import vote_noise

@@ -1,25 +1,26 @@
-"""Joint calibration of sums per state: how many people visit each, and what they collect from there on.
+"""Joint calibration of sums per state: the number of people who visit each, and their returns from there on.
 
-There are S states, of which a person visits at most K. To each a person visits they add a, alike for all (xx), and a
-return (xy): returns are at most W apart and, about a point in the middle, at most R in size. With
-p = W**2/s_xy**2 and q = a**2/s_xx**2 + R**2/s_xy**2:
+There are S states, and a person visits at most K of them. To each visited state they add a, alike for all (xx), and a
+return (xy). Returns are at most W apart and, about a point in the middle, at most R in size. With p = W**2/s_xy**2 and
+q = a**2/s_xx**2 + R**2/s_xy**2:
 
-- *Replace-one*: where both people visit a state the counts cancel and the returns differ by at most W, which costs at
-  most p; where one of them does, one visit and one return are left, which cost at most q; elsewhere nothing moves. Let
+- *Replace-one*: if both people visit a state, the counts cancel and the returns differ by at most W; this costs at
+  most p. If one of them does, one visit and one return are left, and cost at most q. Elsewhere nothing moves. Let
   them visit j states both, and u states one of them. Each visits at most K, so 2 j + u <= 2 K; there are S, so
   j + u <= S. The largest of j p + u q under these two and j, u >= 0 is at a corner, as it is linear:
   (0, min(S, 2 K)), (K, 0) (as K <= S), and where K < S < 2 K the crossing (2 K - S, 2 (S - K)). So
   **mu**2 = max(min(S, 2 K) q, K p, and if K < S < 2 K also (2 K - S) p + 2 (S - K) q).**
-  All corners are whole numbers, and people reach them: both visit the first j states, with returns at either end; the
-  first person half of the other u, the second the other half (if u = S is odd, K >= (S + 1)/2 and one visits one more).
+  All corners are whole numbers, and people reach them. Both visit the first j states, with returns at either end. The
+  first person visits half of the other u, the second the other half. (If u = S is odd, K >= (S + 1)/2 and one of them
+  visits one more.)
 - *Add/remove*: one person's visits come or go, **mu**2 = K q.**
 
-Returns counted from the lower end of their range would have R = W in place of W/2, and without the count of states 2 K
+Returns measured from the lower end of their range would have R = W in place of W/2. Without the count of states, 2 K
 would stand for min(S, 2 K).
 
 In terms of x = (a/s_xx)**2 / p, mu**2 = p f(x) with f the largest of lines c + d x. The weighted sum of variances at a
-given mu is f(x) (w_xy W**2 + w_xx a**2/x) but for a factor: on a line with d > 0 it is least at
-x**2 = c w_xx a**2/(d w_xy W**2), on a flat one it falls, so the least is at such a point or where two lines cross.
+given mu is f(x) (w_xy W**2 + w_xx a**2/x) up to a factor. On a line with d > 0 it is least at x**2 = c w_xx a**2/(d
+w_xy W**2), and on a flat line it falls. So the least is at such a point or where two lines cross.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from dpfast.privacy.rounding import first_that_holds
 
 @dataclass(frozen=True)
 class VisitLimits:
-    """What one person may add to sums per state: public.
+    """Public bounds on the contribution of one person to sums per state.
 
     Parameters
     ----------
     n_states, most_visited : int
-        S, and K of them at most visited by a person.
+        S, and K, the most of them that a person visits.
     visit : float
-        a, what a visit adds.
+        a, the contribution of a visit.
     width : float
-        W, how far two returns can be apart.
+        W, the largest difference of two returns.
     reach : float
         R, the largest size of a return, at least W/2.
     """
@@ -112,7 +113,7 @@ def visit_moment_scales(
     best = min((x for x in candidates if 0.0 < x < math.inf), key=lambda x: height(x) * (xy + xx / x))
     level = math.sqrt(height(best)) / mu
     least = MomentScales(xx=limits.visit * level / math.sqrt(best), xy=limits.width * level)
-    # Back to what was asked for: off by rounding errors alone.
+    # Scaled back to the requested mu: off by rounding errors alone.
     ratio = max(visit_moment_mu(least, limits, adjacency=adjacency) / mu, 1.0)
     return first_that_holds(
         lambda extra: least.times(ratio * (1.0 + extra)),
@@ -121,7 +122,7 @@ def visit_moment_scales(
 
 
 def _lines(limits: VisitLimits, adjacency: str) -> list[tuple[float, float]]:
-    """Return mu**2/p as lines of which it is the largest: what each is at x = 0, and its slope."""
+    """Return mu**2/p as the largest of some lines: the value of each at x = 0, and its slope."""
     states, most, half = limits.n_states, limits.most_visited, (limits.reach / limits.width) ** 2
     if check.adjacency_value(adjacency) == "add_remove":
         return [(most * half, float(most))]

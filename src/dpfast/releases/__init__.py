@@ -1,1 +1,1 @@
-"""Sums of people's records to releases: what each may leave with, how much noise it gets, and its record."""
+"""From sums of people's records to releases: the noise of each release, and its record."""

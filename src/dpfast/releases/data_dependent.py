@@ -1,9 +1,9 @@
-"""Gaussian noise whose size depends on the data: on a smooth bound on how far one person moves the statistic.
+"""Gaussian noise with data-dependent scale, from a smooth bound on the statistic's local sensitivity.
 
-What is released is N(f(X), s(X)**2), s = alpha (S(X) + 2 tau), with S a bound on the local sensitivity of f, the square
-of which is beta-smooth; `dpfast.privacy.smooth_gaussian` proves what alpha and beta give. f is computed in floating
-point, to within tau for any data. The noise's scale is private: nothing in a release depends on it but the values
-themselves. The grid comes from the least and the greatest scale that any data could have, and no scale is recorded.
+The release is N(f(X), s(X)**2), s = alpha (S(X) + 2 tau), with S a bound on the local sensitivity of f whose square is
+beta-smooth. `dpfast.privacy.smooth_gaussian` proves the guarantee for alpha and beta. f is computed in floating point,
+to within tau for any data. The noise's scale is private: nothing in a release depends on it but the values themselves.
+The grid comes from the least and the greatest scale that any data could have, and no scale is recorded.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from dpfast.releases.printed import printed
 
 Constants = Literal["sound", "paper", "icml"]
 
-# More than what bounds computed in a few roundings, or by sums of positive numbers, can lack.
+# Margin for rounding errors of bounds computed in a few operations, or by sums of positive numbers.
 SLACK = 1.0 + 2.0**-20
 
 
 class SmoothStatistic(Protocol):
-    """A statistic, and how far one person moves it."""
+    """A statistic, and bounds on its sensitivity."""
 
     #: Number of coordinates that get noise.
     dim: int
-    #: Euclidean norm of the error of `center`, at most, for any data.
+    #: Bound, for any data, on the Euclidean norm of the error of `center`.
     tau: float
 
     def center(self, sums: Any) -> FloatArray:
@@ -45,7 +45,7 @@ class SmoothStatistic(Protocol):
         """Return a bound on the local sensitivity whose square is beta-smooth, rounded up. **Not private**."""
 
     def extreme_sensitivities(self, beta: float) -> tuple[float, float]:
-        """Return the least and the greatest such bound over all data there could be: public."""
+        """Return the least and the greatest such bound over all possible data: public."""
 
     def beta(self, privacy: Privacy) -> float:
         """Choose the smoothness, from public numbers."""
@@ -56,7 +56,7 @@ AnyStatistic = TypeVar("AnyStatistic", bound=SmoothStatistic)
 
 @dataclass(frozen=True)
 class DataDependentGaussian(SingleRelease, Generic[AnyStatistic]):
-    """The mechanism: what is released, with noise per unit of its sensitivity, from public numbers alone."""
+    """The mechanism: a statistic, and noise per unit of its sensitivity, from public numbers alone."""
 
     privacy: Privacy
     statistic: AnyStatistic
@@ -65,7 +65,7 @@ class DataDependentGaussian(SingleRelease, Generic[AnyStatistic]):
 
     @classmethod
     def calibrate(cls, privacy: Privacy, statistic: AnyStatistic, constants: Constants = "sound") -> Self:
-        """Take the exact constants, or those printed, which may miss the delta that they are printed for."""
+        """Calibrate with the exact constants, or with the printed ones; these may miss the delta printed for them."""
         if constants == "sound":
             smooth = smooth_gaussian(*privacy.target, statistic.dim, statistic.beta(privacy))
         else:
@@ -75,28 +75,28 @@ class DataDependentGaussian(SingleRelease, Generic[AnyStatistic]):
 
     @cached_property
     def guaranteed(self) -> bool:
-        """Whether the noise gives the delta that is claimed."""
+        """Whether the noise gives the claimed delta."""
         delta = smooth_gaussian_delta(self.smooth.alpha, self.smooth.beta, self.privacy.epsilon, self.statistic.dim)
         return delta <= self.privacy.delta
 
     @property
     def scales(self) -> dict[str, float]:
-        """None that is public."""
+        """Empty: no scale is public."""
         return {}
 
     @property
     def smoothness(self) -> float:
-        """The beta that bounds on the sensitivity are asked for with: what rounding takes is off it."""
+        """The beta required of bounds on the sensitivity, already reduced by the effect of rounding."""
         return self.smooth.smoothness()
 
     @cached_property
     def extreme_scales(self) -> tuple[float, float]:
-        """The least and the greatest scale of the noise over all data there could be: public."""
+        """The least and the greatest scale of the noise over all possible data: public."""
         least, greatest = map(self.scale, self.statistic.extreme_sensitivities(self.smoothness))
         return least, greatest * SLACK
 
     def scale(self, smooth_sensitivity: float) -> float:
-        """Return the scale of the noise for data with a bound on its sensitivity, as private as that is."""
+        """Return the scale of the noise for data with this bound on the sensitivity; as private as the bound."""
         return self.smooth.scale(smooth_sensitivity, self.statistic.tau)
 
     @cached_property
@@ -105,11 +105,11 @@ class DataDependentGaussian(SingleRelease, Generic[AnyStatistic]):
         return "sound" if self.constants == "sound" else "paper"
 
     def seeds(self, statistic: Any) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         return self.smooth, self.privacy, self.constants, self.extreme_scales, self.statistic.dim
 
     def draw(self, statistic: Any, source: noise.BitSource) -> Drawn:
-        """Add the noise to what is released of the data owner's sums; the values are "coordinates"."""
+        """Add the noise to the statistic of the data owner's sums; the values are "coordinates"."""
         grid = noise.grid_for_scales(*self.extreme_scales)
         scale = self.scale(self.statistic.smooth_sensitivity(statistic, self.smoothness))
         released = draw("Gaussian", scale, self.statistic.center(statistic), source, grid)

@@ -1,4 +1,4 @@
-"""What every mechanism is to those who use it, and the one driver that draws, records and answers for all of them."""
+"""The interface of every mechanism, and the one driver that draws and records its releases."""
 
 from __future__ import annotations
 
@@ -23,63 +23,63 @@ Found = TypeVar("Found", covariant=True)
 
 
 class Query(NamedTuple):
-    """One release of a mechanism: what it is called, its noise, and what is summed of the data owner's rows for it."""
+    """One release of a mechanism: its name, its noise, and the statistic to sum over the data owner's rows."""
 
-    #: Follows the name of the fit in records; empty where the fit has no other.
+    #: Follows the name of the fit in records; empty if the fit has no other.
     name: str
     mechanism: SingleRelease
     statistic: Callable[..., Any]
-    #: What everybody's part in that is clipped to, where earlier releases decide it.
+    #: Clip of each person's contribution, if earlier releases decide it.
     clip: float = math.inf
-    #: Where the statistic is of a secret sample: what its bits are bound to; it is then given a source of them, too.
+    #: For a statistic of a secret sample: the context of its random bits. It is then given a source of them, too.
     sampled_by: tuple[object, ...] | None = None
 
 
-# What the releases tell is computed when it is asked for: a fit has committed by then.
+# The solution is computed only when it is requested: by then a fit has committed.
 Stages: TypeAlias = Generator[Query, Release, Callable[[], Found]]
 
 
 class Mechanism(ABC, Generic[Found]):
     """A calibrated mechanism: a frozen function of public numbers, until a driver answers its queries.
 
-    What is computed between releases is written once, as a generator of queries, each of which depends on earlier
-    releases and public numbers. The generator never holds the data: `release` answers its queries with them, and
-    `solve` with what was released.
+    The computation between releases is written once, as a generator of queries. Each query depends on earlier releases
+    and public numbers. The generator never holds the data: `release` answers its queries with the data, and `solve`
+    with the releases.
     """
 
     if TYPE_CHECKING:  # at run time a dataclass would take a property for the default of its field
 
         @property
         def privacy(self) -> Privacy:
-            """What all of its releases cost together."""
+            """Joint cost of all of its releases."""
 
         @property
         def guaranteed(self) -> bool:
-            """Whether they are proved to keep to that; printed calibrations may not."""
+            """Whether the releases are proved to be within that cost; printed calibrations may not be."""
     else:
         guaranteed = True
 
     @property
     @abstractmethod
     def scales(self) -> Mapping[str, float]:
-        """Scales of the noise, by what it is added to; public."""
+        """Scales of the noise, by statistic; public."""
 
     @abstractmethod
     def stages(self) -> Stages[Found]:
-        """Ask for one release after the other, and return what computes what they tell."""
+        """Yield one query after the other, and return a function that computes the solution."""
 
     def seeded_for(self, source: noise.BitSource) -> noise.BitSource:
-        """Bind seeded noise to what is public of all releases."""
+        """Bind seeded noise to the public numbers of all releases."""
         return source
 
     def solve(self, releases: Iterable[Release]) -> Found:
-        """Return what was released tells: post-processing."""
+        """Return the solution from releases: post-processing."""
         left = iter(releases)
         return answered(self.stages(), lambda _: next(left))()
 
 
 class Drawn(NamedTuple):
-    """The outcome of a draw: what leaves, and what the record says of it."""
+    """The outcome of a draw: the released values and their record."""
 
     #: The law of the noise.
     law: str
@@ -101,7 +101,7 @@ class SingleRelease(Mechanism[Release]):
 
         @property
         def calibration(self) -> Calibration:
-            """Whether its noise is the sound one, or a paper's."""
+            """Whether its noise is the sound one, or the printed one."""
     else:
         calibration = "sound"
 
@@ -114,16 +114,16 @@ class SingleRelease(Mechanism[Release]):
         """Add the noise to the statistic; only the driver calls it."""
 
     def bound(self, source: noise.BitSource, name: str, statistic: Any) -> noise.BitSource:
-        """Return the source that noise under this name is drawn from."""
+        """Return the source to draw the noise under this name from."""
         return source.bound(name, *self.seeds(statistic))
 
     def stages(self) -> Stages[Release]:
-        """Ask for the release."""
+        """Yield the query of the release."""
         released = yield Query("", self, given)
         return lambda: released
 
     def release(self, statistic: Any, source: noise.BitSource, name: str) -> Release:
-        """Add the noise to what the data owner summed."""
+        """Add the noise to the data owner's sums."""
         (released,) = release(self, statistic, source, name)
         return released
 
@@ -133,19 +133,19 @@ Single = TypeVar("Single", bound=SingleRelease)
 
 @dataclass(frozen=True)
 class Named(Mechanism[Release], Generic[Single]):
-    """A single release as the whole of a fit, by what its record calls it."""
+    """A single release as the whole of a fit, with its name in the record."""
 
     what: str
     single: Single
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What it costs."""
+        """Its cost."""
         return self.single.privacy
 
     @cached_property
     def guaranteed(self) -> bool:
-        """Whether it is proved to keep to that."""
+        """Whether it is proved to be within that cost."""
         return self.single.guaranteed
 
     @property
@@ -154,7 +154,7 @@ class Named(Mechanism[Release], Generic[Single]):
         return self.single.scales
 
     def stages(self) -> Stages[Release]:
-        """Ask for the release."""
+        """Yield the query of the release."""
         released = yield Query(self.what, self.single, given)
         return lambda: released
 
@@ -167,12 +167,12 @@ def release(mechanism: Mechanism[Any], data: Any, source: noise.BitSource, name:
 def run(
     mechanism: Mechanism[Found], data: Any, source: noise.BitSource, name: str
 ) -> tuple[tuple[Release, ...], Callable[[], Found]]:
-    """Answer the queries of a mechanism with the data: the only place where these turn into something public.
+    """Answer the queries of a mechanism with the data: the only place where data turn into something public.
 
-    Returns the releases, and what computes what they tell, as `Mechanism.solve` does from the releases alone.
+    Returns the releases, and a function that computes the solution, as `Mechanism.solve` does from the releases alone.
 
-    A reservation that pays for the source is marked as drawn before the first bit, and holds each release before the
-    mechanism sees it: from there on it is paid for, whatever happens next. Seeded noise is that of its name.
+    A reservation that pays for the source is marked as drawn before the first bit. It holds each release before the
+    mechanism sees it: from there on it is paid for, whatever happens next. Seeded noise is bound to the release's name.
     """
     source = mechanism.seeded_for(source)
     releases: list[Release] = []
@@ -208,7 +208,7 @@ def run(
 
 
 def within(stages: Stages[Found], changed: Callable[[Query], Query]) -> Stages[Found]:
-    """Ask for the stages of a mechanism as a part of another one, which changes their queries."""
+    """Run the stages of a mechanism as a part of another one, with its queries changed."""
     query = next(stages)
     while True:
         released = yield changed(query)
@@ -220,7 +220,7 @@ def within(stages: Stages[Found], changed: Callable[[Query], Query]) -> Stages[F
 
 
 def answered(stages: Stages[Found], answer: Callable[[Query], Release]) -> Callable[[], Found]:
-    """Answer every query, and return what computes what the releases tell."""
+    """Answer every query, and return the function that computes the solution."""
     query = next(stages)
     while True:
         try:
@@ -231,7 +231,7 @@ def answered(stages: Stages[Found], answer: Callable[[Query], Release]) -> Calla
 
 
 def given(statistic: Any) -> Any:
-    """Release what was summed beforehand."""
+    """Return sums made beforehand, as the statistic to release."""
     return statistic
 
 
@@ -254,7 +254,7 @@ def draw(
 
 
 def draw_columns(law: Law, scale: float, centers: FloatArray, source: noise.BitSource) -> FloatArray:
-    """Draw about every column of a matrix: at once where coordinates are independent."""
+    """Draw about every column of a matrix: all at once if coordinates are independent."""
     if law == "L2-Laplace":
         return np.column_stack([draw(law, scale, np.ascontiguousarray(column), source) for column in centers.T])
     return draw(law, scale, centers, source)

@@ -1,14 +1,15 @@
-"""The release that objective perturbation makes: the minimiser of a convex objective with noise in it.
+"""Objective perturbation: the release of the minimiser of a convex objective with a noise term.
 
     theta = argmin over F of  sum_i l(x_i'theta, y_i) + penalty(theta) + (m/2) ||theta||^2 + b'theta
 
-for rows and outcomes within public bounds, a public convex set F, a convex penalty, and noise b. What one person moves
-is in releases/objective_bounds.py, how much noise that takes in dpfast.privacy.objective.
+for rows and outcomes within public bounds, a public convex set F, a convex penalty, and noise b. The bounds on one
+person's effect are in releases/objective_bounds.py, the calibration of the noise in dpfast.privacy.objective.
 
-*Floating point.* What is minimised is exact: moments of rows on a grid as sums of two doubles, or rows of doubles, with
-gradients in twice the precision. The minimiser comes with a tolerance that holds for every table and every b, and b is
-rounded to a grid, which moves the minimiser by at most the rounding's length over m. The release adds noise that hides
-both. Under add/remove the tolerance may not depend on the number of rows, and is that of the largest tables accepted.
+*Floating point.* The objective minimised is exact: moments of rows on a grid as sums of two doubles, or rows of
+doubles, with gradients in twice the precision. The minimiser comes with a tolerance for every table and every b. b is
+rounded to a grid, and this moves the minimiser by at most the rounding's length over m. The release adds noise that
+hides both. Under add/remove the tolerance may not depend on the number of rows, and is that of the largest tables
+accepted.
 
 References
 ----------
@@ -36,9 +37,9 @@ from dpfast.releases.printed import printed
 from dpfast.solvers import ElasticNet, L2Ball, Lasso
 from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
 
-# Where noise is large, strong convexity is wanted that asks for hardly any of epsilon.
+# For large noise, use strong convexity that needs hardly any of epsilon.
 _LEAST_CURVATURE_SHARE = 2.0**-16
-# The solver is asked for no better than this part of the size of the set.
+# Accuracy requested of the solver: this part of the size of the set.
 _LEAST_TOLERANCE = 2.0**-48
 
 
@@ -48,7 +49,7 @@ def draw_perturbation(own: ObjectiveNoise, dim: int, source: noise.BitSource) ->
 
 
 def perturbation_rounding(own: ObjectiveNoise, dim: int) -> float:
-    """Bound how far rounding b to its grid moves the minimiser."""
+    """Bound the effect of rounding b to its grid on the minimiser."""
     return 0.5 * math.sqrt(dim) * noise.finest_grid(own.scale) / own.strong_convexity
 
 
@@ -58,7 +59,7 @@ class ObjectivePerturbation(SingleRelease):
 
     bounds: ObjectiveBounds
     noise_scales: ObjectiveNoise
-    #: The solver's, for every table and noise.
+    #: Tolerance of the solver, for every table and noise.
     tolerance: float
     calibration: Calibration = "sound"
     guaranteed: bool = True
@@ -75,8 +76,8 @@ class ObjectivePerturbation(SingleRelease):
     ) -> Self:
         """Choose noise and strong convexity from public numbers.
 
-        `ridge` is strong convexity wanted beyond the penalty's; what is used may be more, as privacy asks for some.
-        "auto" is the one of least `cost`, a function of the deviation of a coordinate of b and of m (by default
+        `ridge` is strong convexity beyond the penalty's. The amount used may be larger, as privacy needs some. "auto"
+        is the one of least `cost`, a function of the deviation of a coordinate of b and of m (by default
         `bounds.expected_excess`), or the penalty's.
         """
         if (privacy.adjacency == "replace_one") != (bounds.n_rows is not None):
@@ -110,7 +111,7 @@ class ObjectivePerturbation(SingleRelease):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What is promised."""
+        """The guarantee."""
         return self.noise_scales.privacy
 
     @property
@@ -120,17 +121,17 @@ class ObjectivePerturbation(SingleRelease):
 
     @property
     def finishing_scale(self) -> float:
-        """Scale of the L2-Laplace noise that the computed minimiser is released with."""
+        """Scale of the L2-Laplace noise added to the computed minimiser."""
         moved = perturbation_rounding(self.noise_scales, self.bounds.n_features)
         return self.noise_scales.finishing_scale((self.tolerance + moved) * ROUND_UP)
 
     @property
     def scales(self) -> dict[str, float]:
-        """Scales of all noise, by what it is added to."""
+        """Scales of all noise, by its place in the mechanism."""
         return {"objective": self.noise_scales.scale, "coef": self.finishing_scale}
 
     def prediction_noise(self, n: int, spread: float, curvature: float = 1.0) -> tuple[float, float]:
-        """Return the root mean square of noise in predictions, and what they keep of the signal, for n people.
+        """Return the root mean square of noise in predictions, and the part of the signal they keep, for n people.
 
         The loss of n rows of mean squared norm ``spread * B**2``, even over directions, has a curvature of
         ``H = n * spread * c/d``, or a share `curvature` of that. Noise b moves the parameters by b/(H + m), m shrinks
@@ -141,7 +142,7 @@ class ObjectivePerturbation(SingleRelease):
         m, d, constant = own.strong_convexity, bounds.n_features, bounds.constant
         row = math.sqrt(max(bounds.row_bound**2 - constant**2, 0.0))
         length, each = math.sqrt(spread) * row, max(d - (constant > 0.0), 1)
-        # Of a row of length 1.
+        # For a row of length 1.
         steepest = n * curvature * bounds.curvature / bounds.row_bound**2
         total = steepest * length**2 / each + m
         noise, finish = own.coordinate_scale(d), self.finishing_scale * math.sqrt(d + 1.0)
@@ -150,7 +151,7 @@ class ObjectivePerturbation(SingleRelease):
         return min(noisy, math.sqrt(spread / d) * bounds.prediction), 1.0 - m / total
 
     def prediction_error(self, n: int, spread: float, signal: float, curvature: float = 1.0) -> float:
-        """Root mean squared error of predictions of root mean square `signal` that privacy adds."""
+        """Root mean squared error from privacy, for predictions of root mean square `signal`."""
         noisy, kept = self.prediction_noise(n, spread, curvature)
         return math.hypot(noisy, (1.0 - kept) * signal)
 
@@ -159,7 +160,7 @@ class ObjectivePerturbation(SingleRelease):
         return minimise_smooth(loss, linear=perturbation, tolerance=self.tolerance, **self._problem()).x
 
     def seeds(self, statistic: SmoothConvexFunction) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         return self.privacy, self.noise_scales, self.bounds.n_features
 
     def draw(self, statistic: SmoothConvexFunction, source: noise.BitSource) -> Drawn:
@@ -177,13 +178,13 @@ class ObjectivePerturbation(SingleRelease):
         return Drawn(f"{own.mechanism} objective", {"coef": coef}, remark=f" ({costs})")
 
     def _problem(self) -> dict[str, Any]:
-        """Return what the solver is told beyond loss and noise."""
+        """Return the arguments of the solver beyond loss and noise."""
         own, bounds = self.noise_scales, self.bounds
         if not bounds.confined:
             return {"penalty": bounds.penalty, "ridge": own.strong_convexity, "reach": self._size()}
         region = L2Ball(self._size()) if bounds.constraint is None else bounds.constraint
         weight = bounds.penalty.l1 if isinstance(bounds.penalty, ElasticNet) else 0.0
-        # The strong convexity is all of it, the penalty's included.
+        # The strong convexity is the whole of it, the penalty's included.
         return {"constraint": region, "penalty": Lasso(weight), "ridge": own.strong_convexity}
 
     def _size(self) -> float:

@@ -1,18 +1,18 @@
-"""The release that regressions and policy evaluation share: exact moments, one joint calibration, one draw of noise.
+"""The release shared by regressions and policy evaluation: exact moments, one joint calibration, one draw of noise.
 
-Up to five blocks leave together: X'X, X'Y, and where an intercept or a public centre asks for them the sums of rows and
-of outcomes, and under add/remove the number of rows. No row can be worst for all of them at once, so they are
-calibrated jointly (privacy.moment_scales; privacy.block_moments for people of several rows), not one by one. X'X may
-also be released of a secret sample of the rows, which saves time and costs noise (privacy.subsampling). Where
-X'X is known to be diagonal, only its diagonal is released: no other entry moves, so its Frobenius norm is the
-diagonal's length, and all that is said of it here holds.
+Up to five blocks are released together: X'X and X'Y; the sums of rows and of outcomes, if an intercept or a public
+centre needs them; and under add/remove the number of rows. No row can be worst for all of them at once, so they are
+calibrated jointly, not one by one (privacy.moment_scales; privacy.block_moments for people with several rows). X'X may
+also be released from a secret sample of the rows, at less time and more noise (privacy.subsampling). If X'X is known to
+be diagonal, only its diagonal is released. No other entry moves, so its Frobenius norm is the diagonal's length, and
+every statement about it here holds.
 
 Gaussian noise on X'X is isotropic in the Frobenius norm: half the variance off the diagonal, where every entry stands
-twice. L2-Laplace noise is one vector over all blocks, X'X by its upper triangle, which moves no further than the
-symmetric matrix; each block is stretched by a power of two first, which keeps its exact sums exact, to what its noise
-should be beside the others'. Its center is held on one grid, in 128 bits: a row is at most 2^46 units of its own
-block's grid long (2^30 where X'X is diagonal), stretched rows of two blocks differ by up to 2^40, so a sum of n rows is
-below n 2^86 of the finest units, and that leaves room for 2^41 rows. It is checked before any data is read, since an
+twice. L2-Laplace noise is one vector over all blocks. It has X'X by its upper triangle, which moves no further than the
+symmetric matrix. Each block is first scaled by a power of two, to set its noise relative to the others'; this keeps its
+exact sums exact. The noise's center is stored on one grid, in 128 bits. A row is at most 2^46 units of its own block's
+grid long (2^30 if X'X is diagonal), and scaled rows of two blocks differ by up to 2^40. So a sum of n rows is below n
+2^86 of the finest units, and this leaves room for 2^41 rows. The room is checked before any data is read, since an
 overflow would depend on them.
 """
 
@@ -53,7 +53,7 @@ from dpfast.solvers.ridge import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, SufficientStatistics, person_block_bounds
 
 _LARGEST_SPREAD_EXPONENT = 40
-# Of rows and outcomes.
+# Bounds on rows and outcomes.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-70, 1e70
 
 _Blocks = dict[str, FixedPoint]
@@ -62,14 +62,14 @@ Summed: TypeAlias = Gram | SampledGram | SufficientStatistics
 
 @dataclass(frozen=True)
 class DeclaredPeople:
-    """Public bounds on what a person who owns several rows adds: as declared, and of their block once rows are rounded.
+    """Public bounds on the contribution of a person with several rows: as declared, and of their block after rounding.
 
-    A person's block may have no bounds of its own: then those of its rows are all that it is calibrated with.
+    A person's block may have no bounds of its own; the calibration then uses those of its rows alone.
     """
 
     unit: PersonUnit
     bounds: BlockBounds | VisitLimits | None
-    #: Whose data the noise then protects, as a release records it: a trajectory's rows are one row.
+    #: Whose data the noise then protects, as recorded in a release: all rows of a trajectory count as one row.
     counted_as: Unit = "person"
 
     @classmethod
@@ -81,7 +81,7 @@ class DeclaredPeople:
         bound_y: float,
         shape: tuple[int, int],
     ) -> Self:
-        """Return what is declared of people whose rows are held to `bound_x` and `bound_y`."""
+        """Return the declared bounds for people with rows clipped to `bound_x` and `bound_y`."""
         unit = PersonUnit.checked(max_rows, *block_bounds, bound_x, bound_y)
         if not unit.clips_blocks:
             return cls(unit, None)
@@ -101,18 +101,18 @@ class JointMoments(SingleRelease):
     deviations: MomentScales
     off_diagonal: float
     law: Law = "Gaussian"
-    #: Of all that is released, where the noise is Gaussian.
+    #: Mu of the whole release, if the noise is Gaussian.
     mu: float | None = None
-    #: Of the one L2-Laplace vector, in units of X'X.
+    #: Scale of the one L2-Laplace vector, in units of X'X.
     joint_scale: float = 0.0
     calibration: Calibration = "sound"
     guaranteed: bool = True
-    #: What was declared of people who own several rows, where the noise protects people and not rows.
+    #: Declared bounds for people with several rows, if the noise protects people and not rows.
     people: PersonUnit | None = None
     unit: Unit = "row"
-    #: Rows in the secret sample that X'X is summed over, and in all.
+    #: Number of rows in the secret sample for X'X, and number of all rows.
     sample: tuple[int, int] | None = None
-    #: Whether X'X is released anew with every column of X'Y.
+    #: Whether X'X is released again with every column of X'Y.
     each_outcome: bool = False
     #: Whether X'X is known to be diagonal, and released so.
     diagonal: bool = False
@@ -131,9 +131,9 @@ class JointMoments(SingleRelease):
     ) -> Self:
         """Noise for the blocks named in `weights`, the least in their weighted sum of squares.
 
-        The radii are the largest norms of rows as they are summed. For `people` the number of rows is private, and the
-        noise the lesser of what bounds on their blocks ask for and what those on their rows do. A `diagonal` X'X is
-        summed by people's blocks: their bounds alone count, and the radii are the roots of their largest entries.
+        The radii are the largest norms of rows as summed. With `people` the number of rows is private, and the noise is
+        the lesser of two: for the bounds on their blocks, and for those on their rows. A `diagonal` X'X is summed by
+        people's blocks: their bounds alone count, and the radii are the roots of their largest entries.
         """
         if privacy.epsilon == math.inf:
             raise ValueError("epsilon must be finite: without noise there is no moment release to calibrate")
@@ -184,8 +184,8 @@ class JointMoments(SingleRelease):
     ) -> Self:
         """Noise for X'X of a secret sample and X'Y of all rows: PRIMO's Algorithm 4, with noise that suffices.
 
-        Under replace-one, both sizes public; the weight of X'X is for its noise once it stands for all rows. The pair
-        is no Gaussian-DP release, and so has no mu.
+        Under replace-one, both sizes public. The weight of X'X is for its noise after scaling to all rows. The pair is
+        no Gaussian-DP release, and so has no mu.
         """
         features, outcomes = shape
         scales = subsampled_moment_scales(
@@ -203,8 +203,8 @@ class JointMoments(SingleRelease):
     ) -> Self:
         """PRIMO's Algorithm 1, or with a sample 4, as printed: every entry of the upper triangle has the same noise.
 
-        It protects as Frobenius noise with that diagonal: `primo_printed_delta`. Not `guaranteed` where its delta, or
-        the one that can be proved of a sample, is above the claimed one.
+        It protects as Frobenius noise with that diagonal: `primo_printed_delta`. Not `guaranteed` if its delta, or the
+        delta proved for a sample, is above the claimed one.
         """
         target = privacy.epsilon, privacy.delta
         if sample is None:
@@ -233,12 +233,12 @@ class JointMoments(SingleRelease):
 
     @property
     def xx_factor(self) -> float:
-        """What the released X'X is multiplied by to stand for all rows: n/s for a sample of s of n."""
+        """Factor that scales the released X'X to all rows: n/s for a sample of s of n."""
         return 1.0 if self.sample is None else self.sample[1] / self.sample[0]
 
     @property
     def noise(self) -> MomentNoise:
-        """The same scales, for the solvers; there is none off a diagonal."""
+        """The same scales, for the solvers; zero off a diagonal X'X."""
         scales, factor, sampling = dict(self.scales), self.xx_factor, 0.0
         cross, diagonal, off_diagonal = (
             scales.pop("xy", 0.0),
@@ -252,15 +252,15 @@ class JointMoments(SingleRelease):
 
     @property
     def bound_to(self) -> tuple[object, ...]:
-        """What seeded noise is bound to: the calibration, but for whose it is, as one row each is a row."""
+        """The context of seeded noise: the calibration, except its unit, as people with one row each are rows."""
         return self.privacy, self.deviations, self.off_diagonal, self.law, self.joint_scale, self.sample
 
     def cost(self, weights: Mapping[str, float]) -> float:
-        """Return the weighted sum of squared noise scales, that of X'X as it stands for all rows."""
+        """Return the weighted sum of squared noise scales, with X'X scaled to all rows."""
         return _weighted(replace(self.deviations, xx=self.xx_factor * self.deviations.xx), weights)
 
     def seeds(self, statistic: Summed) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         shapes = _shapes(self.shape, self.diagonal)
         if statistic.exact_xy is not None:  # a column, or a vector
             shapes["xy"] = statistic.exact_xy.shape
@@ -269,9 +269,9 @@ class JointMoments(SingleRelease):
     def draw(self, statistic: Summed, source: BitSource) -> Drawn:
         """Add the noise to exact sums.
 
-        Values are "xx" (symmetric, or its diagonal; of the sample as it is, where it is sampled; (outcomes, features,
-        features) with `each_outcome`), "xy" and, where calibrated, "x", "y" and "n". ValueError if the sums are of
-        people who own several rows, or of a sample, and the noise is not, or the other way about.
+        Values are "xx", "xy" and, if calibrated, "x", "y" and "n". "xx" is symmetric, or its diagonal; of a sample it
+        is unscaled; with `each_outcome` its shape is (outcomes, features, features). ValueError if the sums are of
+        people with several rows, or of a sample, and the noise is not, or the reverse.
         """
         exact = self.exact(statistic)
         if not self.each_outcome:
@@ -283,16 +283,16 @@ class JointMoments(SingleRelease):
         return self.told(values, draws[0][1])
 
     def noise_alone(self, repeats: int, source: BitSource) -> dict[str, FloatArray]:
-        """Draw the noise `repeats` times with no data under it, to simulate what it does to what is computed from it.
+        """Draw the noise `repeats` times without data, to simulate its effect on later computations.
 
-        The source is not to be the one that the release was drawn from.
+        The source must not be the one used for the release.
         """
         shapes = _shapes(self.shape, self.diagonal)
         zeros = {name: FixedPoint.zeros(shapes[name], 0) for name in self.scales}
         return unpacked(self.drawn(zeros, source, repeats)[0])
 
     def told(self, values: Mapping[str, FloatArray], grids: Mapping[str, float]) -> Drawn:
-        """Return values with what a record says of them."""
+        """Return values with their record."""
         return Drawn(self.law, values, grids, self.mu, self.unit, self.sample)
 
     def exact(self, gram: Summed) -> _Blocks:
@@ -317,7 +317,7 @@ class JointMoments(SingleRelease):
         parts = dict(exact)
         if not self.diagonal:
             side, xx = self.shape[0], parts.pop("xx")
-            # With one feature there is nothing above the diagonal.
+            # With one feature nothing is above the diagonal.
             parts = {"xx_diagonal": xx[:side]} | ({"xx_above": xx[side:]} if side > 1 else {}) | parts
         if self.law == "Gaussian":
             scales = {**self.scales, "xx_diagonal": self.deviations.xx, "xx_above": self.off_diagonal}
@@ -349,7 +349,7 @@ class RepeatedMoments(SingleRelease):
     """The same sums released many times over, each with fresh noise: an experiment's repetitions in one draw.
 
     Values have a repetition along their first axis, X'X in two parts: "xx_diagonal" and, row by row, "xx_above"
-    (`unpacked` puts them together). What all of them cost is added up.
+    (`unpacked` puts them together). The costs of all repetitions are added up.
     """
 
     joint: JointMoments
@@ -357,7 +357,7 @@ class RepeatedMoments(SingleRelease):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What all of them cost."""
+        """Joint cost of all repetitions."""
         own = self.joint.privacy
         return Privacy.of_sum(self.repeats * own.epsilon, min(self.repeats * own.delta, 1.0), own.adjacency)
 
@@ -367,7 +367,7 @@ class RepeatedMoments(SingleRelease):
         return self.joint.scales
 
     def seeds(self, statistic: Gram) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         return *self.joint.seeds(statistic), self.repeats
 
     def draw(self, statistic: Gram, source: BitSource) -> Drawn:
@@ -375,13 +375,13 @@ class RepeatedMoments(SingleRelease):
         values, grids = self.joint.drawn(self.joint.exact(statistic), source, self.repeats)
         for value in values.values():
             value.flags.writeable = False
-        # Rounded up, by more than a square root and a product can have rounded down.
+        # Rounded up, by more than the rounding errors of a square root and a product.
         mu = None if self.joint.mu is None else self.joint.mu * math.sqrt(self.repeats) * (1.0 + 2.0**-50)
         return self.joint.told(values, grids)._replace(mu=mu)
 
 
 class _Bound(NamedTuple):
-    """How much noise makes a joint release mu-GDP, and what mu given noise makes it; at unit noise, its sensitivity."""
+    """The noise that makes a joint release mu-GDP, and the mu of given noise; at unit noise, its sensitivity."""
 
     scales_for: Callable[..., MomentScales]
     mu_of: Callable[..., float]
@@ -393,7 +393,7 @@ class _Bound(NamedTuple):
         return self.scales_for(mu, *self.arguments, weights, **self.options)
 
     def mu(self, scales: MomentScales) -> float:
-        """Return what it makes the release."""
+        """Return the mu of the release."""
         return self.mu_of(scales, *self.arguments, **self.options)
 
 
@@ -405,13 +405,13 @@ def _bounds(
     people: DeclaredPeople | None,
     diagonal: bool,
 ) -> list[_Bound]:
-    """Every bound that holds for what is declared.
+    """Every bound that holds under the declared ones.
 
-    A block beyond its bounds has its rows, integers on the grid, scaled by one factor below 1 and rounded: no entry of
-    them grows, so they stay within the rows' own bounds, and what holds for the rows holds too. Diagonals have no rows.
+    A block beyond its bounds has its rows, integers on the grid, scaled by one factor below 1 and rounded. No entry of
+    them grows, so they stay within the rows' own bounds, and the bounds for rows hold too. Diagonals have no rows.
     """
     if people is not None and isinstance(people.bounds, VisitLimits):
-        # What is known state by state says more than any norm.
+        # Bounds known state by state are tighter than any norm.
         limits = (people.bounds,)
         return [_Bound(visit_moment_scales, visit_moment_mu, limits, {"adjacency": privacy.adjacency})]
     options: dict[str, Any] = {"adjacency": privacy.adjacency, "nonnegative": nonnegative}
@@ -424,7 +424,7 @@ def _bounds(
 
 
 def _check_spread(exponents: Mapping[str, int], radii: tuple[float, float]) -> None:
-    """Refuse blocks that one joint draw cannot hold: too far apart in what a row contributes once it is stretched."""
+    """Refuse blocks too different in the size of a scaled row for one joint draw."""
     x, y = map(math.log2, radii)
     lengths = {"xx": 2.0 * x, "x": x, "xy": x + y, "y": y, "n": 0.0}
     stretched = [lengths[name] + exponent for name, exponent in exponents.items()]
@@ -441,7 +441,7 @@ def _weighted(scales: MomentScales, weights: Mapping[str, float]) -> float:
 
 
 def _shapes(shape: tuple[int, int], diagonal: bool) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every block there may be, X'X as its upper triangle or its diagonal."""
+    """Return the shape of every possible block, X'X as its upper triangle or its diagonal."""
     features, outcomes = shape
     entries = features if diagonal else features * (features + 1) // 2
     return {"xx": (entries,), "xy": shape, "x": (features,), "y": (outcomes,), "n": ()}
@@ -467,7 +467,7 @@ def _triangle(features: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def unpacked(values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Put X'X together, (..., d, d), where it stands in its two parts."""
+    """Put X'X together, (..., d, d), if it is in its two parts."""
     if "xx" in values:
         return dict(values)
     diagonal = values["xx_diagonal"]
@@ -481,7 +481,7 @@ def unpacked(values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def noisy_moments(release: Release, calibrated: JointMoments, n_rows: int | None) -> NoisyMoments:
-    """Return what solvers need of a release; the number of rows where it is public, unless it was released."""
+    """Return the moments of a release for solvers; the number of rows if it is public, unless it was released."""
     values = release.values
     n = float(values["n"]) if "n" in values else None if n_rows is None else float(n_rows)
     xx = values["xx"] if calibrated.sample is None else calibrated.xx_factor * values["xx"]
@@ -514,13 +514,13 @@ def prediction_costs(features: int, outcomes: int, radius: float, bound_y: float
 
 
 def check_radius(name: str, bound: object) -> None:
-    """Refuse a bound on rows or outcomes whose moments, and all that is solved from them, floats do not hold."""
+    """Refuse a bound on rows or outcomes if floats cannot hold the moments or their solutions."""
     number = check.positive(name, bound)
     if not _SMALLEST_RADIUS <= number <= _LARGEST_RADIUS:
         raise ValueError(f"{name} must lie between 1e-70 and 1e70, got {number!r}: measure in another unit")
 
 
 def weights_of(blocks: Iterable[str], shape: tuple[int, int], radius: float, bound_y: float) -> dict[str, float]:
-    """Return the weights of these blocks in the error of predictions, where rows explain outcomes at their bound."""
+    """Return the weights of these blocks in the error of predictions, if rows explain outcomes at their bound."""
     costs = prediction_costs(*shape, radius, bound_y, shape[0] * (bound_y / radius) ** 2)
     return {name: costs[name] for name in blocks}

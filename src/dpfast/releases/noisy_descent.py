@@ -1,12 +1,13 @@
 """Noisy gradient descent: many noisy sums of slopes times rows, which share one joint budget.
 
-Every step releases the sum over people of x r', r minus the derivative of their loss in theta'x at the coefficients so
-far, each person's matrix held to a clip in the Frobenius norm by an integer test (statistics/residuals.py): whatever
-theta is, one person moves it by at most `residual_bound`, twice that where a row is replaced. theta is a function of
-the releases before and of public numbers, fixed before the data are read again; so the releases compose adaptively, by
-mu squared (`dpfast.privacy.parts_of`). All outcomes of a row are in one matrix, so classes need no shares of their own.
+Every step releases the sum over people of x r', with r minus the derivative of their loss in theta'x at the
+coefficients so far. Each person's matrix is clipped in the Frobenius norm by an integer test (statistics/residuals.py).
+So for every theta one person moves the sum by at most `residual_bound`, or twice that if a row is replaced. theta is a
+function of the releases before and of public numbers, fixed before the data are read again. So the releases compose
+adaptively, by mu squared (`dpfast.privacy.parts_of`). All outcomes of a row are in one matrix, so classes need no
+shares of their own.
 
-Where the number of people is private, a noisy count comes first, for a small share: it says how many steps to take.
+If the number of people is private, a noisy count comes first, for a small share: it decides the number of steps.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from dpfast.solvers.descent import Descent, Link, Position
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sums
 from dpfast.statistics.rows import RowMap
 
-#: Share of mu^2 of the count of people, where it is private.
+#: Share of mu^2 for the count of people, if it is private.
 _COUNT = 0.02
-#: Standard deviations by which the squares of slopes are longer than noise, not to be noise alone.
+#: Standard deviations above the noise at which squared slopes are taken for signal.
 _SURE = 4.0
 
 
@@ -45,13 +46,13 @@ class Rows(NamedTuple):
 
 
 class Descended(NamedTuple):
-    """What the releases tell."""
+    """The solution from the releases."""
 
     #: Coefficients (D, l) of rows as they were summed, the constant's last.
     theta: FloatArray
     #: Number of people, public or released.
     people: float
-    #: The correlation of margins with those sought that early steps show.
+    #: Correlation of margins with the target ones, as shown by early steps.
     agreement: float
 
 
@@ -66,7 +67,7 @@ class NoisyDescent(Mechanism[Descended]):
     sizes: tuple[int, int]
     #: Whether rows are followed by a 1.
     constant: bool = False
-    #: None where it is private.
+    #: None if it is private.
     n_rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -80,37 +81,38 @@ class NoisyDescent(Mechanism[Descended]):
 
     @property
     def row_bound(self) -> float:
-        """Length of the longest row as it is summed."""
+        """Length of the longest row as summed."""
         return math.hypot(self.row_map.largest_norm(self.sizes[0]), float(self.constant))
 
     @cached_property
     def whole(self) -> NoisySum:
-        """Noise of a single sum that had the whole budget."""
+        """Noise of a single sum with the whole budget."""
         return NoisySum.calibrate(self.privacy, self._bound, self.shape)
 
     @property
     def mu(self) -> float:
-        """What all releases together are: Gaussian, with this mu."""
+        """Mu of all releases together, which are Gaussian."""
         return gaussian_mu(*self.privacy.finite_target)
 
     @property
     def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of a sum that had the whole budget."""
+        """Standard deviation of the noise in an entry of a sum with the whole budget."""
         return self.whole.scales
 
     def schedule(self, people: float) -> Descent:
-        """Return the steps for about so many people."""
+        """Return the steps for about this many people."""
         return descent.schedule(self.link, self.shape, self.row_bound, people, self.whole.deviation)
 
     def agreement(self, people: float) -> float:
-        """Return the correlation to expect of margins with those sought."""
+        """Return the expected correlation of margins with the target ones."""
         return descent.agreement(self.link, self.shape, self.row_bound, people, self.whole.deviation)
 
     def shown_agreement(self, steps: Sequence[Release]) -> float:
-        """Return the same as early ones of the steps show it, while slopes are still as they were.
+        """Return the same correlation as shown by early steps, while slopes are still as they were at first.
 
-        Where few steps suffice, slopes of the first half are over, and the fewer of it are looked at, too: if they are
-        more than `_SURE` standard deviations longer than their noise, which is the larger the fewer they are.
+        If few steps suffice, slopes change within the first half of them. The steps examined are then fewer, too, and
+        their slopes must be more than `_SURE` standard deviations longer than their noise; this threshold is larger the
+        fewer they are.
         """
         entries, looked_at = math.prod(self.shape), (len(steps) + 1) // 2
         signal, unsure = 0.0, 0.0
@@ -123,7 +125,7 @@ class NoisyDescent(Mechanism[Descended]):
         return math.sqrt(signal / (signal + entries * self.whole.deviation**2))
 
     def stages(self) -> Stages[Descended]:
-        """Ask for one release after the other."""
+        """Yield one query after the other."""
         left, people = self.privacy, self.n_rows
         if self.n_rows is None:
             part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
@@ -156,7 +158,7 @@ class NoisyDescent(Mechanism[Descended]):
 
 
 def _count(rows: Rows, step: ResidualStep, clip: float) -> FixedPoint:
-    """Count rows, once they are all read: what no step could be taken along is refused before anything is drawn."""
+    """Count rows after reading them all: a row unusable in a step is refused before anything is drawn."""
     _slopes(rows, step, clip)
     return FixedPoint.from_integers(np.full((1, 1), rows.table.count_rows(), np.int64), 0)
 

@@ -1,7 +1,7 @@
-"""A sum of what people add, each at most so much of it: histograms, means, residuals times rows.
+"""A sum of bounded contributions of people: histograms, means, residuals times rows.
 
-One person moves the sum by a vector of bounded length: noise in proportion to it. What people may add is decided by the
-caller, who sums it exactly.
+One person moves the sum by a vector of bounded length, and the noise is in proportion to it. The caller decides the
+contributions of people, and sums them exactly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 
 @dataclass(frozen=True)
 class NoisySum(SingleRelease):
-    """The mechanism: noise for a sum that one person moves by at most so much."""
+    """The mechanism: noise for a sum that one person moves by a bounded amount."""
 
     privacy: Privacy
     law: Law | Literal["Laplace"]
@@ -38,7 +38,7 @@ class NoisySum(SingleRelease):
     #: Standard deviation of an entry.
     deviation: float
     shape: tuple[int, ...]
-    #: Where the noise is Gaussian.
+    #: Mu of the release, if the noise is Gaussian.
     mu: float | None = None
     unit: Unit = "row"
 
@@ -58,9 +58,9 @@ class NoisySum(SingleRelease):
         *,
         in_l1: tuple[float, float] | None = None,
     ) -> Self:
-        """Noise for a sum that a person moves by so much where they are replaced, and alone where they come or go.
+        """Noise for a sum, given the most that a person moves it when replaced, and when they come or go.
 
-        `in_l1` has both in the L1 norm, for independent noise where delta is 0.
+        `in_l1` has both in the L1 norm, for independent noise if delta is 0.
         """
         place = 0 if privacy.adjacency == "replace_one" else 1
         return cls._of(privacy, (replaced, alone)[place], None if in_l1 is None else in_l1[place], shape, "row")
@@ -69,7 +69,7 @@ class NoisySum(SingleRelease):
     def with_count(
         cls, privacy: Privacy, bound: float, unit_of_count: float, shape: tuple[int, ...], unit: Unit
     ) -> Self:
-        """Noise for such a sum and, as its last entry, how many people have something in so large a unit.
+        """Noise for such a sum and, as its last entry, a count of people in units of a given size.
 
         A person adds a vector of length `bound` at most, and one unit or none: replaced, one moves the count by a unit
         at most while the sum moves by twice the bound.
@@ -79,7 +79,7 @@ class NoisySum(SingleRelease):
 
     @classmethod
     def of_counts(cls, privacy: Privacy, n_histograms: int, n_bins: int, *, unit: Unit = "row") -> Self:
-        """Noise for histograms (n_histograms, n_bins) in each of which a person counts once, in one bin.
+        """Noise for histograms (n_histograms, n_bins); a person counts once in each, in one bin.
 
         Replaced, a person leaves one bin of each and enters another.
         """
@@ -97,9 +97,9 @@ class NoisySum(SingleRelease):
         *,
         unit: Unit = "row",
     ) -> tuple[Self, Privacy]:
-        """Return noise `of_counts` for a share of a budget, and what is left of it for what else is released.
+        """Return noise `of_counts` for a share of a budget, and the rest of the budget for other releases.
 
-        `is_gaussian` says whether all of that will be Gaussian, if delta is above 0. Gaussian releases, or pure ones,
+        `is_gaussian` says whether all of these will be Gaussian, if delta is above 0. Gaussian releases, or pure ones,
         share the budget by `parts_of`. Any others compose by the sums of epsilons and deltas, and then the counts are
         Gaussian, or pure, whichever has less noise.
         """
@@ -113,9 +113,9 @@ class NoisySum(SingleRelease):
 
     @classmethod
     def _of(cls, privacy: Privacy, moved: float, moved_l1: float | None, shape: tuple[int, ...], unit: Unit) -> Self:
-        """Calibrate for what one person moves, in the Euclidean norm and, where known, in that of sums of magnitudes.
+        """Calibrate for the most that one person moves, in the Euclidean norm and, if known, in the L1 norm.
 
-        Where delta is 0, entries that are moved one or two at a time get independent noise.
+        If delta is 0, entries that are moved one or two at a time get independent noise.
         """
         if privacy.delta > 0.0:
             mu = gaussian_mu(*privacy.finite_target)
@@ -135,7 +135,7 @@ class NoisySum(SingleRelease):
         return {"sum": self.deviation}
 
     def seeds(self, statistic: FixedPoint) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         return self.privacy, self.law, self.scale, self.shape
 
     def draw(self, statistic: FixedPoint, source: BitSource) -> Drawn:

@@ -1,14 +1,14 @@
-"""What is public of a table and of the objective that is minimised over it: bounds, and what one person moves.
+"""Public numbers of a table and of the objective minimised over it: bounds, and one person's largest effect.
 
-*Add/remove.* A record adds l'(x'theta, y) x to the gradient, along one line whatever theta, and l'' x x' to the
-Hessian: at most zeta = max ||x|| |l'| and c = max ||x||^2 l''. Where the slope in the margin y x'theta has one sign,
-that is a segment of the line, which ends at 0.
+*Add/remove.* A record adds l'(x'theta, y) x to the gradient, along one line for every theta, and l'' x x' to the
+Hessian: at most zeta = max ||x|| |l'| and c = max ||x||^2 l''. If the slope in the margin y x'theta has one sign, this
+is a segment of the line, with one end at 0.
 
 *Replace-one.* The gradient moves by a difference of two of these, along two lines or two segments, zeta on each at
-most; the Hessian by a matrix that has at most one negative eigenvalue, of size c at most.
+most. The Hessian moves by a matrix with at most one negative eigenvalue, of size c at most.
 
-*Replace-one, squared loss.* The gradient of a record (x, y) is x (x'theta - y). Another, (z, w), in its place moves it
-by M theta + c, M = xx' - zz' and c = wz - yx: with parameters within rho of 0 it keeps to the disk about c of radius
+*Replace-one, squared loss.* The gradient of a record (x, y) is x (x'theta - y). Replacing it by (z, w) moves it by M
+theta + c, M = xx' - zz' and c = wz - yx. With parameters within rho of 0 the change is in the disk about c of radius
 rho ||M||, in the plane of x and z. With R = B rho and |y|, |w| <= Y that radius is at most BR, and no point of the disk
 is farther from 0 than
 
@@ -16,15 +16,15 @@ is farther from 0 than
 
 Proof. M lies between -zz' and xx': ||M|| <= B^2. The sign of z does not matter to M, and ||c|| is convex in y and w:
 let Q = ||x - z|| be at least P = ||x + z||, so that ||c|| <= YQ. M is (pq' + qp')/2 with p = x + z and q = x - z, and
-||M|| = (t + PQ)/2 with t = |p'q|. As x and z, (p + q)/2 and (p - q)/2, are within B, P^2 + Q^2 + 2t <= 4 B^2. For a
-given Q the largest P that this allows falls at a rate of 1/P as t grows, and PQ at that of Q/P >= 1: t = 0 is worst if
-P^2 = 4 B^2 - Q^2 is at most Q^2, and with Q = 2B sin d that is the formula. Otherwise Q^2 < 2 B^2, and ||c|| + rho
-||M|| is less than sqrt(2) BY + BR, the formula's at d = pi/4. Its derivative in d is 0 where 2R cos 2d + 2Y cos d is. K
-is reached, by x and z of length B and theta along p: over an L1 ball and a box of equal sides too, at a corner.
+||M|| = (t + PQ)/2 with t = |p'q|. As x and z, (p + q)/2 and (p - q)/2, are within B, P^2 + Q^2 + 2t <= 4 B^2. Fix Q. As
+t grows, the largest P allowed falls at a rate of 1/P, and PQ at that of Q/P >= 1. So t = 0 is worst if P^2 = 4 B^2 -
+Q^2 is at most Q^2; with Q = 2B sin d this is the formula. Otherwise Q^2 < 2 B^2, and ||c|| + rho ||M|| is less than
+sqrt(2) BY + BR, the formula's at d = pi/4. Its derivative in d is 0 where 2R cos 2d + 2Y cos d is. K is reached, by x
+and z of length B and theta along p: over an L1 ball and a box of equal sides too, at a corner.
 
-*Where the bounds are needed.* On the constraint set alone: the squared loss has them on bounded sets only. The others
-have a bounded slope everywhere. Without a constraint, the set is a ball so large (`ObjectiveBounds.reach`) that its end
-is met by chance alone.
+*Domain of the bounds.* They are needed on the constraint set alone. The squared loss has them on bounded sets only; the
+others have a bounded slope everywhere. Without a constraint, the set is a ball so large (`ObjectiveBounds.reach`) that
+its end is met by chance alone.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
 Penalty = ElasticNet | Proximable
 
-# The curvature of all rows together is at most so many times the strong convexity: what the solver takes with ease.
+# Largest ratio of the curvature of all rows to the strong convexity: easy for the solver.
 _LARGEST_CONDITION = 2.0**34
-# Without a constraint: predictions up to so many times 1 and the bound on outcomes.
+# Without a constraint: predictions up to this many times 1 and the bound on outcomes.
 _REACH_OF_PREDICTIONS = 2.0**20
 # Parameters of usual size make predictions of this many times the bound on outcomes, and a loss has this share of the
 # greatest curvature, evenly over directions. They only guide the split.
 _USUAL_PREDICTION = 4.0
 _USUAL_CURVATURE = 2.0**-3
-# What shrinkage costs is weighed with longer parameters: an intercept, or a mean off the centre, suffers most from it.
+# Shrinkage is weighted with longer parameters: an intercept, or a mean off the centre, suffers most from it.
 _SHRUNK_PREDICTION = 10.0
-# Within these, squared and times as many rows as there may be, bounds are within what the solver takes.
+# Within these limits bounds, squared and times the largest number of rows, are acceptable to the solver.
 _SMALLEST_BOUND, _LARGEST_BOUND = 2.0**-64, 2.0**64
 
 
@@ -76,7 +76,7 @@ class Sizes(TypedDict):
 
 @dataclass(frozen=True)
 class ObjectiveBounds:
-    """What is public of a table and of what is minimised over it."""
+    """Public numbers of a table and of the objective over it."""
 
     loss: GeneralisedLinearLoss
     #: Number of parameters.
@@ -85,11 +85,11 @@ class ObjectiveBounds:
     row_bound: float
     outcome_bound: float
     constraint: Constraint | None = None
-    #: A Proximable of the caller's goes with no constraint, and not with the squared loss.
+    #: A Proximable of the caller's excludes a constraint, and the squared loss.
     penalty: Penalty | None = None
-    #: None where it is private, which is under "add_remove".
+    #: None if it is private, as under "add_remove".
     n_rows: int | None = None
-    #: The feature of an intercept, which the last parameter is for; 0 without one. Only plans look at it.
+    #: Value of an intercept's feature, whose coefficient is the last parameter; 0 without one. Only plans use it.
     constant: float = 0.0
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class ObjectiveBounds:
             )
 
     def check_functions(self) -> None:
-        """Refuse functions that contradict their bounds, in a message that has numbers made up from these bounds."""
+        """Refuse functions that contradict their bounds; the message has numbers made up from these bounds."""
         if isinstance(self.loss, CallableLoss):
             self.loss.probe(self.outcome_bound, self.prediction)
 
@@ -126,7 +126,7 @@ class ObjectiveBounds:
 
     @property
     def confined(self) -> bool:
-        """Whether the minimiser is sought in a set, and not wherever a penalty of the caller's lets it be."""
+        """Whether the minimiser is sought in a set, not only restrained by a penalty of the caller's."""
         return self.penalty is None or isinstance(self.penalty, ElasticNet)
 
     @property
@@ -136,12 +136,12 @@ class ObjectiveBounds:
 
     @property
     def gradient(self) -> float:
-        """Zeta: most that a record adds to the gradient in the L2 norm; infinite if nothing bounds it."""
+        """Zeta: largest L2 norm of a record's contribution to the gradient; infinite if nothing bounds it."""
         return self.row_bound * self.loss.derivative_bound(self.prediction, self.outcome_bound) * ROUND_UP
 
     @property
     def gradient_change(self) -> float:
-        """Most that one person moves the gradient in the L2 norm: the head of this module has the proof."""
+        """Largest L2 norm of one person's change of the gradient; this module's docstring has the proof."""
         if self.n_rows is None:
             return self.gradient
         if not isinstance(self.loss, SquaredLoss):
@@ -152,7 +152,7 @@ class ObjectiveBounds:
 
     @property
     def gradient_changes(self) -> Changes:
-        """What is proved of how one person moves the gradient; in one dimension there is but one line."""
+        """Proved bounds on one person's change of the gradient; in one dimension there is only one line."""
         one_sign = self.loss.slope_sign
         if self.n_rows is None:
             return {"segment" if one_sign else "line": self.gradient}
@@ -164,16 +164,16 @@ class ObjectiveBounds:
 
     @property
     def curvature(self) -> float:
-        """c: most that a record adds to an eigenvalue of the Hessian."""
+        """c: largest contribution of a record to an eigenvalue of the Hessian."""
         return self.row_bound**2 * self.loss.second_derivative_bound() * ROUND_UP
 
     @property
     def curvature_fades(self) -> bool:
-        """Whether a record's curvature is less the nearer its slope is to the bound that `gradient` has."""
+        """Whether a record's curvature is smaller the nearer its slope is to the bound in `gradient`."""
         return self.loss.curvature_fades and self.loss.derivative_bound(self.prediction, self.outcome_bound) >= 1.0
 
     def free_convexity(self, epsilon: float) -> float:
-        """Return the strong convexity from which curvature that fades costs nothing beside noise at `epsilon`."""
+        """Return the least strong convexity at which fading curvature costs nothing beside noise at `epsilon`."""
         return 4.0 * self.curvature / (epsilon if self.n_rows is None else 0.5 * epsilon)
 
     @property
@@ -183,43 +183,43 @@ class ObjectiveBounds:
 
     @property
     def most_rows(self) -> int:
-        """Number of rows that a table has at most."""
+        """Largest number of rows of a table."""
         return MOST_ROWS_IF_PRIVATE if self.n_rows is None else self.n_rows
 
     @property
     def least_convexity(self) -> float:
-        """Least m that the solver is asked to work with."""
+        """Least m given to the solver."""
         return self.most_rows * self.curvature / _LARGEST_CONDITION
 
     @property
     def usual_radius(self) -> float:
-        """Norm of parameters of usual size, for weighing noise against convexity."""
+        """Norm of parameters of usual size, to balance noise against convexity."""
         return self._radius(_USUAL_PREDICTION)
 
     def _radius(self, prediction: float) -> float:
-        """Norm of parameters that predict so much of the longest row, within the constraint."""
+        """Norm of parameters with this prediction for the longest row, within the constraint."""
         # Logarithms of rates are of the size of margins.
         unit = 1.0 if self.loss.is_of_counts else self.outcome_bound
         radius = prediction * unit / self.row_bound
         return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
 
     def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
-        """Bound the expected excess of the objective where parameters and curvature are usual.
+        """Bound the expected excess of the objective for usual parameters and curvature.
 
-        Over a summed loss and penalty of strong convexity eta (at least `convexity`), noise b with coordinates of a
-        `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)):
-        Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
+        Let the summed loss and the penalty have the strong convexity eta (at least `convexity`). Noise b with
+        coordinates of a `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2
+        (2m + eta)). This is Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
         """
         return self.usual_excess(convexity)(deviation, added)
 
     def usual_excess(self, convexity: float) -> UsualExcess:
-        """Return that as a function of the first two."""
+        """Return this bound as a function of the first two."""
         rows = 0 if self.n_rows is None else self.n_rows
         curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
         return UsualExcess(self.n_features, self._radius(_SHRUNK_PREDICTION), curved)
 
     def reach(self, convexity: float, deviation: float) -> float:
-        """Bound the norm of the minimiser where there is no constraint, for all but absurdly long noise.
+        """Bound the norm of the minimiser without a constraint, for all but absurdly long noise.
 
         The minimiser without the loss and the noise is that of the penalty; strong convexity bounds how far they move
         it.
@@ -232,7 +232,7 @@ class ObjectiveBounds:
         return float(np.linalg.norm(start) + self.penalty.prox_error(0.0, 1.0 / convexity) + moved) * ROUND_UP
 
     def constants(self) -> LossBounds:
-        """Return bounds on the loss of the largest table, in the place of the loss itself."""
+        """Return bounds on the loss of the largest table, for use instead of the loss."""
         by_moments = isinstance(self.loss, SquaredLoss)
         return LossBounds(self.most_rows, self.n_features, self.loss, **self.sizes, by_moments=by_moments)
 
@@ -253,7 +253,7 @@ class UsualExcess(SplitCost):
 
 
 def check_problem(loss: object, constraint: object, penalty: object) -> None:
-    """Refuse what is no loss, constraint or penalty, or does not go together."""
+    """Refuse a wrong kind of loss, constraint or penalty, or a wrong combination."""
     if not isinstance(loss, GeneralisedLinearLoss):
         raise TypeError(f"loss must be a GeneralisedLinearLoss, got {type(loss).__name__}")
     if constraint is not None and not isinstance(constraint, Constraint):
@@ -270,7 +270,7 @@ def check_problem(loss: object, constraint: object, penalty: object) -> None:
 
 
 def check_bound(name: str, bound: object) -> float:
-    """Return a bound on rows or outcomes as a float; ValueError where an objective of its size cannot be computed."""
+    """Return a bound on rows or outcomes as a float; ValueError if an objective of its size cannot be computed."""
     number = check.positive(name, bound)
     if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
         raise ValueError(f"{name} must lie between 2**-64 and 2**64, got {number!r}: measure in another unit")
@@ -278,7 +278,7 @@ def check_bound(name: str, bound: object) -> float:
 
 
 def public_rows(n_rows: int, adjacency: Adjacency) -> int | None:
-    """Return the number of rows where it is public; None where it is private, for any table that is small enough."""
+    """Return the number of rows if it is public; None if it is private, for any table that is small enough."""
     if adjacency != "replace_one":
         if n_rows > MOST_ROWS_IF_PRIVATE:
             raise ValueError(f"X must have at most {MOST_ROWS_IF_PRIVATE:,} rows under adjacency={adjacency!r}")

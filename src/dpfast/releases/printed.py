@@ -1,4 +1,4 @@
-"""The one door to `dpfast.papers`: printed calibrations are found when asked for, and nothing else needs them."""
+"""The only access to `dpfast.papers`: printed calibrations are found on request, and nothing else needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def printed(paper: str, name: str) -> Callable[..., Any]:
-    """Return a printed calibration, by its name in the module of its paper; ImportError where that is left out."""
+    """Return a printed calibration, by its name in the module of its paper; ImportError if that is left out."""
     try:
         module = import_module(f"dpfast.papers.{paper}")
     except ModuleNotFoundError as missing:

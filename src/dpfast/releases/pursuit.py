@@ -1,20 +1,20 @@
-"""Private orthogonal matching pursuit: one feature after the other, each for what those before leave unexplained.
+"""Private orthogonal matching pursuit: pick one feature after the other, each by the residuals of those before.
 
 A round spends three parts of one joint budget (`dpfast.privacy.split_with_picks`):
 
-1. *Sizes.* Noisy counts of people by the size of what is unexplained of their outcomes give the clip to which that is
-   held in the round: in proportion to it.
-2. *Pick.* The feature with the largest score |sum of x_ij r_i|, by the exponential mechanism, r the clipped residuals
-   (with several outcomes, the L2 norm of the vector of sums).
+1. *Sizes.* A histogram counts people by the size of their residuals, with noise. The clip of the residuals in the round
+   is in proportion to the bound it gives.
+2. *Pick.* The feature with the largest score |sum of x_ij r_i| is picked by the exponential mechanism, with r the
+   clipped residuals (with several outcomes, the L2 norm of the vector of sums).
 3. *Moments* of the features so far and of the clipped residuals, by `JointMoments`: a Newton step of the coefficients.
-   The last round leaves it out: what is left of the budget fits all features by `StagedRegression`.
+   The last round leaves it out: `StagedRegression` fits all features with the rest of the budget.
 
 *Sensitivity of scores.* A person's part in the sums of a feature is x_ij r_i, of an L2 norm of `part_bound` m at most
-(statistics/scores.py): added, one moves the score of each feature by something in [-m, m]; in another's place, in
-[-2m, 2m]. Computed norms are within tau of the exact ones: another 4 tau. So the exponential mechanism with a rate of
-r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: r-DP, and by its range it composes with the other
-picks and the noise of all other releases (privacy/picks.py), whatever they are fitted to of what was released before.
-Features that were picked are no candidates, on either of two neighbouring tables.
+(statistics/scores.py). An added person moves the score of each feature by something in [-m, m], a replaced one by
+something in [-2m, 2m]. Computed norms are within tau of the exact ones: another 4 tau. So the exponential mechanism
+with a rate of r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: it is r-DP. By its range it composes with the
+other picks and the noise of all other releases (privacy/picks.py), whatever earlier releases these depend on. Features
+that were picked are no candidates, on either of two neighbouring tables.
 
 Every clip, map and coefficient is a function of earlier releases and public numbers, fixed before rows are read again.
 """
@@ -50,34 +50,34 @@ from dpfast.statistics.rows import MapIntoRoom, RowMap
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
 from dpfast.statistics.sizes import Sizes, size_counts
 
-# Shares of what is not spent on picks. Near the best over tables of 700 to 4,000 people, 60 to 200 features, correlated
+# Shares of the budget left by picks. Near the best over tables of 700 to 4,000 people, 60 to 200 features, correlated
 # and not: flat within a factor of 1.5.
 _SIZES, _STEPS, _FIT = 0.12, 0.28, 0.6
-#: Residuals are clipped where this share of people is below: shorter clips keep more of signal to noise, as the density
-#: of residuals is largest about 0, until sampling counts. Near the best as above; flat from .3 to .5.
+#: Share of people below the clip of residuals. Shorter clips have a better ratio of signal to noise, as the density of
+#: residuals is largest about 0, until sampling error dominates. Near the best as above; flat from .3 to .5.
 UNCLIPPED = 0.4
-# In steps more are: what is left of a clipped sum is in proportion to coefficients for normal features only.
+# The share is larger in steps: the rest of a clipped sum is in proportion to coefficients for normal features only.
 _UNCLIPPED_IN_STEPS = 0.8
-# Half-octaves below the largest outcome in which residuals are told apart.
+# Half-octaves below the largest outcome in which residuals are counted.
 _TOLD_APART = 20
-# What is released of moments.
+# The released moments.
 _BLOCKS = "xx", "xy"
 
 
 @dataclass
 class PursuedRows:
-    """The data owner's rows, and what is read of them once: not private."""
+    """The data owner's rows, and statistics computed once from them: not private."""
 
     table: io.Table
     row_map: RowMap
-    #: Held to their bound.
+    #: Clipped to their bound.
     outcomes: FloatArray
     n_threads: int | None = None
     _columns: dict[int, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: io.Table, row_map: RowMap, outcome_map: RowMap, n_threads: int | None) -> Self:
-        """Read the outcomes, and see that all is finite: later, it would be paid for and not told."""
+        """Read the outcomes, and check that all are finite: a later failure would cost budget and give no reason."""
         blocks = [np.empty((0, table.n_outcomes))]
         for x, y in table.blocks(map_y=outcome_map):
             if not _all_finite(numbers_of(x)):
@@ -89,12 +89,12 @@ class PursuedRows:
         return cls(table, row_map, outcomes, n_threads)
 
     def count(self) -> int:
-        """Count the rows, and see that all their entries are numbers: what is drawn comes before some are read."""
+        """Count the rows, and check that all entries are numbers: some rows are read only after the first draw."""
         self.table.check_finite()
         return len(self.outcomes)
 
     def columns(self, features: tuple[int, ...]) -> FloatArray:
-        """Return columns of mapped rows, reading those that were not read before."""
+        """Return columns of mapped rows, reading those not read before."""
         missing = [feature for feature in features if feature not in self._columns]
         if missing:
             if self.table.arrays is not None and self.row_map.bound == math.inf:
@@ -108,7 +108,7 @@ class PursuedRows:
         return np.column_stack([self._columns[feature] for feature in features])
 
     def residuals(self, features: tuple[int, ...], theta: FloatArray) -> FloatArray:
-        """Return what coefficients (k, l) leave of outcomes, entry by entry in one order of operations."""
+        """Return the residuals of outcomes under coefficients (k, l), entry by entry in one order of operations."""
         left = self.outcomes.copy()
         if features:
             for column, row in zip(self.columns(features).T, theta, strict=True):
@@ -121,7 +121,7 @@ class PursuedRows:
         return statistic(self)
 
     def people(self, features: tuple[int, ...], theta: FloatArray) -> People:
-        """Return the rows of some features and what coefficients leave of outcomes, for their fit."""
+        """Return the rows of some features, with the residuals as outcomes, for their fit."""
         columns = self.columns(features)
         table = io.Table(columns.shape[1], self.outcomes.shape[1], arrays=(columns, self.residuals(features, theta)))
         return People(table, n_threads=self.n_threads)
@@ -137,7 +137,7 @@ class PursuedParts:
     n_threads: int | None = None
 
     def count_rows(self) -> int:
-        """Count the rows, and see that all their entries are numbers."""
+        """Count the rows, and check that all their entries are numbers."""
         return int(self.sum(PursuedRows.count))
 
     def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
@@ -182,11 +182,11 @@ def _of_part(
 
 
 class Pursued(NamedTuple):
-    """What the releases tell."""
+    """The solution from the releases."""
 
-    #: In the order in which they were picked.
+    #: In the order of the picks.
     features: tuple[int, ...]
-    #: Coefficients of these features (k, l), of residuals and so of outcomes.
+    #: Coefficients of these features (k, l), for residuals and so for outcomes.
     theta: FloatArray
 
 
@@ -194,11 +194,11 @@ class Pursued(NamedTuple):
 class FeaturePick(SingleRelease):
     """The mechanism: the exponential mechanism over features, for their sums with clipped residuals."""
 
-    #: Its bounded range, and which tables are neighbours.
+    #: Its bounded range, and the neighbouring relation.
     length: float
     adjacency: Adjacency
     rate: float
-    #: Features and outcomes, and those features that are no candidates.
+    #: Features and outcomes, and the features that are no candidates.
     shape: tuple[int, int]
     picked: tuple[int, ...] = ()
 
@@ -212,14 +212,14 @@ class FeaturePick(SingleRelease):
         n_rows: int | None,
         picked: tuple[int, ...] = (),
     ) -> Self:
-        """Calibrate for parts of people in a feature's sums of at most so much; `n_rows` is None where private."""
+        """Calibrate for a bound on a person's part in a feature's sums; `n_rows` is None if it is private."""
         error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, shape[1])
         rate = score_rate(length, 2.0 * part, error, adjacency=adjacency)
         return cls(length, adjacency, rate, shape, picked)
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What is promised of a pick alone."""
+        """The guarantee of a pick alone."""
         return Privacy(self.length, 0.0, self.adjacency)
 
     @property
@@ -228,7 +228,7 @@ class FeaturePick(SingleRelease):
         return {"feature": 1.0 / self.rate}
 
     def seeds(self, statistic: FixedPoint) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         return self.privacy, self.rate, self.shape, self.picked
 
     def draw(self, statistic: FixedPoint, source: BitSource) -> Drawn:
@@ -246,26 +246,26 @@ class FeaturePick(SingleRelease):
 
 @dataclass(frozen=True)
 class Pursuit(Mechanism[Pursued]):
-    """The mechanism: rounds of releases, calibrated for what is declared of rows and what is learned of them.
+    """The mechanism: rounds of releases, calibrated for declared bounds and for earlier releases.
 
     Parameters
     ----------
     privacy : Privacy
-        Of all releases together.
+        Guarantee of all releases together.
     size : int
         Features to pick.
     shape : tuple of int
         Features and outcomes.
     entry_bound, row_bound : float
-        Largest size of an entry and L2 norm of a row, once mapped; the latter may be infinite.
+        Largest size of an entry and L2 norm of a row, after mapping; the latter may be infinite.
     outcome_bound : float
         Largest L2 norm of a person's outcomes.
     n_rows : int, optional
-        None where it is private.
+        None if it is private.
     selection_share : float
-        Of the budget, for the picks.
+        Share of the budget for the picks.
     by_mu : bool
-        Whether the budget is a part of one that is shared by mu, so that all of it must be Gaussian.
+        Whether the budget is a part of one shared by mu. All of it must then be Gaussian.
     """
 
     privacy: Privacy
@@ -279,7 +279,7 @@ class Pursuit(Mechanism[Pursued]):
     by_mu: bool = False
 
     def stages(self) -> Stages[Pursued]:
-        """Ask for one release after the other."""
+        """Yield one query after the other."""
         parts, bins = self._parts, self._bins
         picked: tuple[int, ...] = ()
         theta = np.zeros((0, self.shape[1]))
@@ -310,21 +310,21 @@ class Pursuit(Mechanism[Pursued]):
                 **of_residuals,
             )
             step = ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
-            # Of the curvature only those are seen whose residuals are not clipped.
+            # Only residuals that are not clipped contribute to the curvature.
             theta = _with_zeros(theta) + step / wide.share
         theta = _with_zeros(theta)
         refined = yield from within(self.fit.stages(), _OfFit(picked, theta))
         return lambda: Pursued(picked, theta + refined().solution.coef.T)
 
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
-        """Return the mechanism that picks a feature by residuals held to a clip."""
+        """Return the mechanism that picks a feature by clipped residuals."""
         part = part_bound(self.entry_bound, clip, self.shape[1])
         length = self._parts.pick
         return FeaturePick.calibrate(length, self.privacy.adjacency, part, self.shape, self.n_rows, picked)
 
     @cached_property
     def fit(self) -> StagedRegression:
-        """The mechanism that fits all that was picked."""
+        """The mechanism that fits all picked features."""
         radius, shape = self.radius(self.size), (self.size, self.shape[1])
         return StagedRegression(
             self._parts.fit,
@@ -337,12 +337,12 @@ class Pursuit(Mechanism[Pursued]):
 
     @property
     def scales(self) -> dict[str, float]:
-        """Of the pick, for a clip of the largest outcome; and of the fit."""
+        """Scales of the pick, for a clip of the largest outcome; and of the fit."""
         return {**self.pick(self.outcome_bound).scales, **self.fit.scales}
 
     @cached_property
     def _parts(self) -> _Parts:
-        """Split the budget: what steps do not need is the fit's."""
+        """Split the budget: the fit also gets the part that steps do not need."""
         steps = self.size - 1
         length, rest, _ = split_with_picks(self.privacy, self.selection_share, self.size, by_mu=self.by_mu)
         shares = [_SIZES / self.size] * self.size + [_STEPS / max(steps, 1)] * steps
@@ -356,7 +356,7 @@ class Pursuit(Mechanism[Pursued]):
         return HalfOctaves(last - _TOLD_APART, last)
 
     def radius(self, n_features: int) -> float:
-        """Return the largest norm of a row of so many features."""
+        """Return the largest norm of a row of this many features."""
         return min(math.sqrt(n_features) * self.entry_bound, self.row_bound)
 
     def _moments(self, part: Privacy, radius: float, clip: float, n_features: int) -> JointMoments:
@@ -387,7 +387,7 @@ def _summed(rows: PursuedRows | PursuedParts, statistic: Callable[[PursuedRows],
 
 @dataclass(frozen=True)
 class _OfFit:
-    """Makes queries of the fit ones of what coefficients so far leave of outcomes to the columns that were picked."""
+    """Changes queries of the fit: from outcomes to their residuals so far, and from all columns to the picked ones."""
 
     picked: tuple[int, ...]
     theta: FloatArray

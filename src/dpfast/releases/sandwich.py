@@ -1,15 +1,16 @@
-"""Sums of curvatures and scores at released coefficients: what standard errors are made of.
+"""Sums of curvatures and scores at released coefficients: the parts of sandwich standard errors.
 
-At coefficients theta, released before, a person's row x of length L at most, a constant feature included, and outcome y
-have a score s, minus the loss's derivative in x'theta, and a curvature w, its second one. In every step two sums are
-released: of (sqrt(w) x)(sqrt(w) x)', and, jointly, of (s x)(s x)' and s x (solvers/sandwich.py says what for).
+Let theta be coefficients released before. A person has a row x of length L at most, a constant feature included, and an
+outcome y. Their score s is minus the loss's derivative in x'theta, and their curvature w is its second derivative. In
+every step two sums are released: of (sqrt(w) x)(sqrt(w) x)', and, jointly, of (s x)(s x)' and s x (solvers/sandwich.py
+describes their use).
 
 *Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
-held to public lengths, sqrt(c) L and l L, c and l the loss's bounds on its derivatives for predictions of up to
-L ||theta||, and rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact sums
-are calibrated as moments of such rows (privacy/moment_scales.py): replaced, a person moves a sum of z z' by
-sqrt(2) ||z||^2 at most, as inner products of two such matrices are not negative, and by ||z||^2 if they come or go.
-theta is fixed before the data are read again, and noise is drawn afresh, so that releases compose adaptively.
+clipped to public lengths, sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
+L ||theta||. They are rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact
+sums are calibrated as moments of such rows (privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2)
+||z||^2 at most, as inner products of two such matrices are not negative; one who comes or goes by ||z||^2. theta is
+fixed before the data are read again, and noise is drawn afresh, so the releases compose adaptively.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from dpfast.statistics.rows import RowMap
 
 Kind = Literal["curvatures", "scores"]
 KINDS: tuple[Kind, Kind] = "curvatures", "scores"
-#: Shares of the sums of every step, of curvatures and of scores.
+#: Shares of the sum of curvatures and of the sum of scores, in every step.
 _SHARES = ((0.01, 0.03), (0.01, 0.04), (0.03, 0.1), (0.41, 0.37))
-#: What squared noise in the sum of (s x)(s x)' counts for, over that in s x.
+#: Weight of squared noise in the sum of (s x)(s x)', relative to that in s x.
 _SQUARES = 0.02
-#: Predictions of up to so many times 1 and the bound on outcomes.
+#: Predictions of up to this many times 1 and the bound on outcomes.
 _REACH = 2.0**20
 
 
 @dataclass(frozen=True)
 class Sandwich:
-    """Steps of Newton's and what they tell, as stages of a mechanism: calibrated for public numbers."""
+    """Newton steps and their releases, as stages of a mechanism: calibrated for public numbers."""
 
     privacy: Privacy
     table_loss: TableLoss
@@ -71,7 +72,7 @@ class Sandwich:
         return parts_of(self.privacy, [share for step in _SHARES for share in step])
 
     def stages(self, theta: FloatArray) -> Stages[Errors]:
-        """Ask for the sums at coefficients, and at those where steps along them end."""
+        """Yield queries for the sums at the coefficients, and at the ends of steps along them."""
         bound_y = self.table_loss.bound_y
         parts = iter(self._parts)
         for number in range(len(_SHARES)):
@@ -90,7 +91,7 @@ class Sandwich:
         return lambda: errors(theta, sums)
 
     def moments(self, part: Privacy, theta: FloatArray, kind: Kind) -> tuple[JointMoments, float]:
-        """Return the noise of a sum at some coefficients, and what rows are held to."""
+        """Return the noise of a sum at some coefficients, and the clip of its rows."""
         loss = self.table_loss.loss
         reach = self.length * float(np.linalg.norm(theta))
         if kind == "curvatures":
@@ -116,7 +117,7 @@ class LossRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Puts rows, held to their bound and followed by the constant, times sqrt(w) or s in the place of rows."""
+    """Replaces rows, clipped and followed by the constant, by their product with sqrt(w) or s."""
 
     table_loss: TableLoss
     theta: FloatArray
@@ -135,7 +136,7 @@ class Weighed:
 
 
 def sum_weighed(data: Any, weighed: Weighed, radius: float) -> Gram:
-    """Return exact moments of weighed rows: not private."""
+    """Return exact moments of weighted rows: not private."""
     table = data.table
     if table.partitions is None:
         x, y = table.whole()
@@ -146,7 +147,7 @@ def sum_weighed(data: Any, weighed: Weighed, radius: float) -> Gram:
 
 
 def exact_errors(loss: GeneralisedLinearLoss, theta: FloatArray, rows: FloatArray, outcomes: FloatArray) -> Errors:
-    """Return what steps without noise say, of rows as they are."""
+    """Return the errors from steps without noise, for unclipped rows."""
     for _ in _SHARES:
         margins = rows @ theta
         curvatures, scores = loss.second_derivative(margins, outcomes), -loss.derivative(margins, outcomes)

@@ -1,24 +1,25 @@
-"""Huber and quantile regression in stages: the steps of staged least squares, with scores in the place of residuals.
+"""Huber and quantile regression in stages: the steps of staged least squares, with scores instead of residuals.
 
 The score of a row is minus the slope of its loss at the coefficients so far (`SmoothedHuber`, `SmoothedQuantile`). It
 is never longer than a public number: Huber's threshold, or the larger of a quantile's level and one less that. So no
-person's part is clipped by how large its residual is, which would move a quantile. The releases are, in this order:
+person's part is clipped by the size of its residual; such a clip would move a quantile. The releases are, in order:
 
-1. What `StagedRegression` learns of rows: their number, where it is private, means, sizes, and coordinates in which
-   they are about even.
-2. *First level*, where there is an intercept: sums of scores alone, from the mean outcome on. Where people are few,
+1. The first releases of `StagedRegression`, about rows: their number, if it is private; means; norm histogram; and
+   coordinates in which they are about even.
+2. *First level*, if there is an intercept: sums of scores alone, starting at the mean outcome. If people are few,
    nothing else follows the number of people.
-3. *Scores*: in every step whitened rows times scores. Rows beyond a length, which a share of the people are, count for
-   less, by a factor that their outcomes have no part in; so a sum is moved by that length times the longest score.
-4. *Last level*: the intercept once more, for coefficients as they have been shrunk.
+3. *Scores*: in every step whitened rows times scores. A share of the people have rows beyond some length. These rows
+   have less weight, by a factor independent of their outcomes. So a sum is moved by that length times the longest
+   score.
+4. *Last level*: the intercept once more, for the coefficients after shrinkage.
 
-How far coefficients move scores is X'X times the mean second derivative of the loss, which histograms of the *sizes of
-residuals* tell, before the first step and later ones.
+The effect of coefficients on scores is X'X times the mean second derivative of the loss. Histograms of the *sizes of
+residuals* give this mean, before the first step and later ones.
 
 Maps, lengths and coefficients are functions of earlier releases and public numbers, fixed before the data are read
-again, and every release is calibrated for its part as if it were alone: whatever was released before, one person
+again, and every release is calibrated for its part as if it were alone. Whatever was released before, one person
 changes one bin of each histogram, or two, and moves a sum of scores by `residual_bound` of its clip, or twice that. So
-they compose adaptively to the whole as those of `StagedRegression` do.
+the releases compose adaptively to the whole as those of `StagedRegression` do.
 """
 
 from __future__ import annotations
@@ -45,29 +46,29 @@ from dpfast.statistics.residuals import Link, ResidualStep, residual_bound, resi
 
 ScoreLoss: TypeAlias = SmoothedHuber | SmoothedQuantile
 
-#: Shares of the budget of the first level and of the last, their steps, and what part of it tells how far steps go.
+#: Shares of the budget for the first level and the last, their numbers of steps, and the part for counts of residuals.
 _FIRST, _LAST, _FIRST_STEPS, _LAST_STEPS, _SIZES = 0.08, 0.12, 8, 5, 0.1
-#: How far noise may move predictions in a step, over what residuals are about as large as.
+#: Largest effect of noise on predictions in a step, relative to the size of residuals.
 _CALM = 0.5
-#: Share of the largest second derivative to expect, where half the people are on either side, its deviation, and least.
+#: Share of the largest second derivative: expected if half the people are on either side, its deviation, and the least.
 _CURVATURE, _UNSURE, _LEAST = 0.6, 0.3, 0.05
-#: Half-octaves of the sizes of residuals that are told apart, up to twice where scores are bounded.
+#: Half-octaves of the sizes of residuals that are counted, up to twice the size at which scores reach their bound.
 _TOLD_APART = 7
-#: As expected: the share of the steps' budget that late ones are, and how much larger errors are than of normal rows.
+#: Expected values: the share of the steps' budget for late ones, and the ratio of errors to those with normal rows.
 _LATE, _WORSE = 0.75, 2.0
 
 
 @dataclass(frozen=True)
 class ScoreRegression(StagedRegression):
-    """The mechanism, for one outcome of people with one row each: `loss` in the place of squares."""
+    """The mechanism, for one outcome of people with one row each: `loss` instead of squares."""
 
     loss: ScoreLoss = field(kw_only=True)
 
     def expected_noise(self, people: float, curvature: float) -> float:
-        """Return the error of predictions from noise: infinite where no coefficients are looked for.
+        """Return the expected error of predictions from noise: infinite if no coefficients are fitted.
 
-        In whitened coordinates a part is as long as a row, of the mean square k, times the longest score, and the error
-        of predictions is that of k coefficients: noise over the mean second derivative, so large a share of the most.
+        In whitened coordinates a part is as long as a row, of the mean square k, times the longest score. The error of
+        predictions is that of k coefficients: the noise divided by the mean second derivative, `curvature`.
         """
         if self.is_few(people):
             return math.inf
@@ -78,11 +79,11 @@ class ScoreRegression(StagedRegression):
         return _WORSE * entries * noise
 
     def is_few(self, people: float) -> bool:
-        """Whether so many people show no more than a level, of which the rarer side says least."""
+        """Whether so few people show no more than a level; people on the rarer side decide."""
         return self.fit_intercept and people * self.mu * self.evenness < descent.FEW
 
     def stages(self) -> Stages[Regression]:
-        """Ask for one release after the other."""
+        """Yield one query after the other."""
         left, people, rows = yield from self._counted()
         fit = _ScoreFit(self, left, self._shares(people), people, rows)
         if not self.is_few(people):
@@ -99,18 +100,18 @@ class ScoreRegression(StagedRegression):
 
     @property
     def link(self) -> Link:
-        """What scores are called by those who sum them."""
+        """Name of the scores in the sums."""
         return "huber" if isinstance(self.loss, SmoothedHuber) else "quantile"
 
     @property
     def longest_score(self) -> float:
-        """Length that no score exceeds, but for rounding."""
+        """Bound on the length of scores, up to rounding."""
         own = self.loss
         return own.threshold if isinstance(own, SmoothedHuber) else max(own.level, 1.0 - own.level)
 
     @property
     def evenness(self) -> float:
-        """The share of people on the rarer side of what is looked for, over a half."""
+        """The share of people on the rarer side of the level, over a half."""
         own = self.loss
         return 1.0 if isinstance(own, SmoothedHuber) else 2.0 * min(own.level, 1.0 - own.level)
 
@@ -126,7 +127,7 @@ class _ScoreFit(Fit):
     mechanism: ScoreRegression
 
     def stages(self) -> Stages[Regression]:
-        """Ask for one release after the other."""
+        """Yield one query after the other."""
         mechanism, left = self.mechanism, self.privacy
         first = last = None
         if mechanism.fit_intercept:
@@ -150,7 +151,7 @@ class _ScoreFit(Fit):
             position = position._replace(theta=self._kept(coef) * position.theta)
             if number == 0 or number in later:
                 sizes = parts.sizes[0 if number == 0 else 1 + later.index(number)]
-                # Coefficients that went astray leave large residuals: these must not make steps longer.
+                # Divergent coefficients leave large residuals, and these must not make steps longer.
                 seen = yield from self._curvature(f"sizes of residuals, step {number + 1}", sizes, coef)
                 curvature = max(curvature, seen)
                 curved = _times(weighed, curvature)
@@ -172,7 +173,7 @@ class _ScoreFit(Fit):
             center = coordinates.center @ solved.coef
             own = mechanism.units
             coef = np.vstack([solved.coef * (own.outcomes / own.rows), (level - center) * own.outcomes])
-            # Shrinkage leaves more to residuals, and moves their quantiles.
+            # Shrinkage makes residuals larger, and moves their quantiles.
             level = center + (yield from self.level("last level", last, coef, _LAST_STEPS, least=max(curvature, seen)))
 
         def told() -> Regression:
@@ -183,7 +184,7 @@ class _ScoreFit(Fit):
     def level(
         self, name: str, part: Privacy, coef: FloatArray, n_steps: int, *, least: float = 0.0
     ) -> Generator[Query, Release, FloatArray]:
-        """Descend in the constant alone, the last of the coefficients of rows as they come; returned in units."""
+        """Descend in the constant alone, the last of the coefficients of original rows; returned in units."""
         mechanism, own = self.mechanism, self.mechanism.units.outcomes
         coef = self._kept(coef) * coef
         sizes, steps = parts_of(part, [_SIZES, 1.0 - _SIZES])
@@ -205,10 +206,10 @@ class _ScoreFit(Fit):
         return late / own
 
     def _weighed(self, lengths: Lengths, entries: int) -> tuple[float, float]:
-        """Return what rows are held to, and the part of X'X that is left.
+        """Return the clip of rows, and the part of X'X that it leaves.
 
-        Its noise is in proportion to that length: the more, the less people are to it, are beyond, as parts of staged
-        least squares are beyond the clip.
+        The noise is in proportion to the clip. The fewer people there are relative to the noise, the more of them are
+        beyond the clip, as for parts in staged least squares.
         """
         share = descent.clipped_share(entries, self.people, self.mechanism.mu)
         found = descent.size_of_share(lengths.counts, lengths.deviation, lengths.sizes, share, self.people)
@@ -220,7 +221,7 @@ class _ScoreFit(Fit):
         return length, max(left / whole, _LEAST) if whole > 0.0 else 1.0
 
     def _curvature(self, name: str, part: Privacy, coef: FloatArray) -> Generator[Query, Release, float]:
-        """Learn the mean second derivative, over the largest there can be, from the sizes of residuals."""
+        """Estimate the mean second derivative, over the largest possible one, from the sizes of residuals."""
         loss = self.mechanism.loss
         reach = loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
         top = math.ceil(2.0 * math.log2(2.0 * reach))
@@ -242,14 +243,14 @@ class _ScoreFit(Fit):
 
     @property
     def _unit_of_scores(self) -> float:
-        """What scores over their largest slope are in units of outcomes by."""
+        """Factor from scores over their largest slope to units of outcomes."""
         return self.mechanism.units.outcomes * self.mechanism.loss.second_derivative_bound()
 
     def _as_summed(self, theta: FloatArray, coordinates: Coordinates) -> FloatArray:
         return coordinates.as_summed(theta, *self.mechanism.units)
 
     def _of_constant(self, coef: FloatArray, *, scores: bool) -> ResidualStep:
-        """Return what sums scores, or counts residuals, of these coefficients, of rows as they come."""
+        """Return the definition of sums of scores, or counts of residuals, for coefficients of original rows."""
         mechanism = self.mechanism
         constant = np.zeros((1, len(coef)))
         constant[0, -1] = 1.0
@@ -258,7 +259,7 @@ class _ScoreFit(Fit):
         return ResidualStep(coef, *maps, constant, constant=True, link=link, bend=mechanism.bend)
 
     def _score_step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
-        """Return what a step sums."""
+        """Return the definition of a step's sum."""
         mechanism = self.mechanism
         return replace(
             self._of_constant(self._as_summed(theta, coordinates), scores=True),
@@ -267,12 +268,12 @@ class _ScoreFit(Fit):
         )
 
 
-#: Of the longest row, what rows are held to at least; and what the rounding of sizes is below.
+#: Least clip of rows, as a part of the longest row; and a bound on the rounding of sizes.
 _SHORTEST, _NEARLY = 2.0**-10, 1.0 + 2.0**-20
 
 
 def _times(coordinates: Coordinates, share: float) -> Coordinates:
-    """Return coordinates in which so much of X'X is left."""
+    """Return coordinates for X'X reduced to this share."""
     return replace(coordinates, xx=share * coordinates.xx, noise=share * coordinates.noise)
 
 

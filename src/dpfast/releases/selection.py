@@ -1,6 +1,6 @@
-"""The release that chooses a support: by the exponential mechanism over all of them, or by votes of blocks of rows.
+"""The release of a support: chosen by the exponential mechanism over all supports, or by votes of blocks of rows.
 
-Kifer, Smith and Thakurta's Algorithms 4 and 5, with the noise that privacy.support_noise proves enough.
+Kifer, Smith and Thakurta's Algorithms 4 and 5, with the noise proved sufficient in privacy.support_noise.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Progress = Callable[[int, int], None]
 # The middles of equal parts of (0, 1).
 _MIDDLES = (np.arange(256) + 0.5) / 256
 
-# Shares of a record's largest loss: the ridge that makes minimisers unique, and the gap that a score may have.
+# Shares of a record's largest loss: for the ridge that makes minimisers unique, and for the gap of a score.
 _RIDGE, _GAP = 2.0**-20, 2.0**-14
 
 
 class Scored(NamedTuple):
-    """Exact moments X'X and X'y, rounded to double, on which supports are scored; and how."""
+    """Exact moments X'X and X'y, rounded to double, for scoring supports; and the way of scoring."""
 
     xx: FloatArray
     xy: FloatArray
@@ -45,7 +45,7 @@ class Scored(NamedTuple):
 
 
 class Voters(NamedTuple):
-    """Rows and outcomes whose blocks vote, and what selects the features that a block votes for."""
+    """Rows and outcomes whose blocks vote, and the selector of the features of a vote."""
 
     X: FloatArray
     y: FloatArray
@@ -57,11 +57,11 @@ class Voters(NamedTuple):
 class ScoredSelection(SingleRelease):
     """Algorithm 4: a support with probability proportional to exp(-rate * least sum of squared losses on it)."""
 
-    #: What is promised, with delta 0.
+    #: The guarantee, with delta 0.
     privacy: Privacy
-    #: What is public of rows on any support, and of the box that its coefficients are in.
+    #: Public bounds on rows restricted to any support, and on the box of its coefficients.
     bounds: ObjectiveBounds
-    #: Of the exponential mechanism.
+    #: Rate of the exponential mechanism.
     rate: float
     #: As for `SupportScores`.
     ridge: float
@@ -90,7 +90,7 @@ class ScoredSelection(SingleRelease):
         return {"support": 1.0 / self.rate}
 
     def missed(self, signal: float, n_features: int) -> float:
-        """Return the share of a support to expect not to be chosen, where each feature missed costs `signal` of score.
+        """Return the expected share of a support not chosen, if each feature missed costs `signal` of score.
 
         Supports that miss k features are C(s, k) C(p - s, k), with odds of exp(-rate * k * signal) each.
         """
@@ -101,7 +101,7 @@ class ScoredSelection(SingleRelease):
         return float(odds @ missing / odds.sum()) / size
 
     def seeds(self, statistic: Scored) -> tuple[object, ...]:
-        """Return what seeded noise is bound to."""
+        """Return the context that seeded noise is bound to."""
         return self, len(statistic.xx)
 
     def draw(self, statistic: Scored, source: noise.BitSource) -> Drawn:
@@ -130,7 +130,7 @@ class VotedSelection(SingleRelease):
     ) -> Self:
         """Calibrate from public numbers.
 
-        The printed noise is Laplace, of scale 2 s/epsilon in votes, whatever delta would allow.
+        The printed noise is Laplace, of scale 2 s/epsilon in votes, for every delta.
         """
         if calibration == "paper":
             return cls(printed("sparse_regression", "printed_vote_noise")(privacy, size), size, n_blocks, calibration)
@@ -138,7 +138,7 @@ class VotedSelection(SingleRelease):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What is promised: without delta, if the noise does without."""
+        """The guarantee: without delta, if the noise does not use it."""
         return self.calibrated.privacy
 
     @property
@@ -147,20 +147,20 @@ class VotedSelection(SingleRelease):
         return {"votes": self.calibrated.scale}
 
     def missed(self, signal: float, n_features: int) -> float:
-        """Return the share to expect of features with all votes that fall behind the luckiest of those with none.
+        """Return the expected share of features with all votes that get fewer than the luckiest of those with none.
 
-        All blocks vote for the support, whatever it is worth.
+        All blocks are assumed to vote for the support, whatever the signal.
         """
         others = n_features - self.size
         if others == 0:
             return 0.0
         law = laplace if self.calibrated.mechanism == "Laplace" else norm
-        # The luckiest at the middles of so many equally likely parts of its law.
+        # The luckiest at the midpoints of equally likely parts of its law.
         luckiest = law.isf(-np.expm1(np.log(_MIDDLES) / others))
         return float(np.mean(law.cdf(luckiest - self.n_blocks / self.calibrated.scale)))
 
     def seeds(self, statistic: Voters) -> tuple[object, ...]:
-        """Return what seeded noise, and the blocks, are bound to."""
+        """Return the context that seeded noise, and the blocks, are bound to."""
         return self, statistic.X.shape[1]
 
     def draw(self, statistic: Voters, source: noise.BitSource) -> Drawn:
@@ -176,7 +176,7 @@ class VotedSelection(SingleRelease):
 
 
 def chance_of_noise(release: Release) -> float:
-    """Return the chance that noise alone lifts the luckiest of all others to the least votes that were chosen."""
+    """Return the probability that noise alone lifts another feature to the least votes of a chosen one."""
     counts, chosen = release.values["votes"], release.values["support"]
     others = np.delete(counts, chosen)
     if len(others) == 0:
@@ -187,12 +187,12 @@ def chance_of_noise(release: Release) -> float:
 
 
 def most_votes(counts: NDArray[np.generic], size: int) -> IntArray:
-    """Return the features with the largest counts, increasing; of equal ones the first."""
+    """Return the features with the largest counts, increasing; among equal ones the first."""
     return np.sort(np.argsort(-np.asarray(counts), kind="stable")[:size])
 
 
 def check_n_supports(n_features: int, size: int, most: int) -> None:
-    """Refuse more supports than are to be scored."""
+    """Refuse more supports than can be scored."""
     n_supports = math.comb(n_features, check.positive_integer("n_nonzero", size))
     if n_supports > most:
         raise ValueError(

@@ -1,11 +1,12 @@
-"""Noisy counts of people by size, and the bounds that they give: a stage before a mechanism that needs bounds.
+"""Noisy counts of people by size, and bounds computed from them: a stage before a mechanism with public bounds.
 
 A person counts once in each of h histograms (statistics/sizes.py), and moves one bin of each or, when replaced, two:
-the noise is that of `NoisySum.of_counts`. All that follows is a function of the noisy counts and public numbers: of
-each histogram the smallest bound above which few people are (solvers/bounds.py). Zeros have a bin of their own, and the
-least sizes: neither is ever a scale. What no histogram shows gets bounds that leave nothing of it.
+the noise is that of `NoisySum.of_counts`. Everything else is a function of the noisy counts and public numbers. The
+bound from each histogram is the smallest one with few people above it (solvers/bounds.py). Zeros have a bin of their
+own, and so have the least sizes: neither is ever a scale. Rows, outcomes or entries with an empty histogram get bounds
+that reduce them to nothing.
 
-What comes after is a release of its own: `NoisySum.counts_within` says how both share the budget.
+The next mechanism is a release of its own: `NoisySum.counts_within` divides the budget between both.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers.bounds import LastBin, WithoutZeros, last_bin, without_zeros
 from dpfast.statistics.sizes import Sizes
 
-#: Of the budget, where bounds are found within it.
+#: Share of the budget, if bounds are found within it.
 SHARE = 0.1
-#: Of the people, that a bound may cut off.
+#: Share of people that a bound may clip.
 FEW = 0.01
 
 
@@ -34,15 +35,15 @@ class FoundBounds(NamedTuple):
     rows: float | None
     outcomes: float | None
     box: tuple[FloatArray, FloatArray] | None
-    #: Whether every histogram shows people beyond noise, on both sides; what it does not show is (0, 0) in the box.
+    #: Whether every histogram shows people beyond noise, on both sides; the box is (0, 0) for those that do not.
     are_certain: bool
-    #: The largest size that is told apart.
+    #: The largest size with a bin of its own.
     widest: float
     nonnegative: bool
 
     @property
     def usable_box(self) -> tuple[FloatArray, FloatArray] | None:
-        """The box; where nothing at all was seen, one so wide that it leaves nothing of a row."""
+        """The box; if no people were seen at all, one so wide that it reduces every row to nothing."""
         if self.box is None or np.any(self.box[0] < self.box[1]):
             return self.box
         high = np.full_like(self.box[1], self.widest)
@@ -51,7 +52,7 @@ class FoundBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class NoisySizes:
-    """The mechanism: noise for counts by size of people whose rows have so many features."""
+    """The mechanism: noise for counts by size of people with rows of this many features."""
 
     sizes: Sizes
     n_features: int
@@ -59,7 +60,7 @@ class NoisySizes:
 
     @classmethod
     def calibrate(cls, privacy: Privacy, sizes: Sizes, n_features: int, *, unit: Unit = "row") -> Self:
-        """Noise for counts of people who own a row each or, where they are the unit, several."""
+        """Noise for counts of people with one row each or, if they are the unit, several."""
         n_histograms = sizes.n_histograms(n_features, several_rows=unit == "person")
         return cls(sizes, n_features, NoisySum.of_counts(privacy, n_histograms, sizes.bins.n_bins, unit=unit))
 
@@ -67,24 +68,24 @@ class NoisySizes:
     def within(
         cls, privacy: Privacy, is_gaussian: bool, sizes: Sizes, n_features: int, *, unit: Unit = "row"
     ) -> tuple[Self, Privacy]:
-        """Calibrate for a share of a budget, and return what is left of it for one release more.
+        """Calibrate for a share of a budget, and return the rest of it for one more release.
 
-        `is_gaussian` says whether that will be a Gaussian one, if delta is above 0.
+        `is_gaussian` says whether that one will be Gaussian, if delta is above 0.
         """
         shape = sizes.n_histograms(n_features, several_rows=unit == "person"), sizes.bins.n_bins
         own, rest = NoisySum.counts_within(privacy, is_gaussian, SHARE, *shape, unit=unit)
         return cls(sizes, n_features, own), rest
 
     def found(self, release: Release, people: int | None, *, nonnegative: bool = False) -> FoundBounds:
-        """Return the bounds that the noisy counts give.
+        """Return the bounds computed from the noisy counts.
 
-        `people` is how many they are where that is public, else None; `nonnegative` entries are known to be so.
+        `people` is their number if it is public, else None; `nonnegative` says that entries are known to be so.
         """
         counts, bins, sizes = release.values["sum"], self.sizes.bins, self.sizes
         rows, outcomes, box, are_certain = None, None, None, True
         n_norms = sizes.rows + sizes.outcomes
         norms = [self._largest(one[bins.largest_code :], people) for one in counts[:n_norms]]
-        # Where nothing is found, what makes coefficients nothing: the longest rows that are told apart, the least of
+        # If no people are found, use bounds that reduce coefficients to nothing: the longest rows with a bin, the least
         # outcomes.
         if sizes.rows:
             rows, are_certain = bins.size(bins.largest_code if norms[0] is None else norms[0]), norms[0] is not None
@@ -102,16 +103,17 @@ class NoisySizes:
         return FoundBounds(rows, outcomes, box, are_certain, bins.size(bins.largest_code), nonnegative)
 
     def _largest(self, histogram: FloatArray, people: int | None) -> int | None:
-        """Return the code of the largest norm that few are beyond; None where nobody is told from noise."""
+        """Return the code of the largest norm with few people beyond it; None if no people are distinct from noise."""
         found = self._last(without_zeros(histogram, 0, self.noise.deviation, people=people, heavy=self._is_heavy))
         return found.place if found.is_certain and found.place > 0 else None
 
     def _limits(
         self, largest: FloatArray, least: FloatArray, people: int | None, zero: int
     ) -> tuple[float, float] | None:
-        """Return what few entries are beyond, on either side, 0 within where there are zeros; None for nothing.
+        """Return limits with few entries beyond them, on either side; None if no people are distinct from noise.
 
-        The histograms are of people's largest and of their least entries: the same one where a row is a person.
+        0 is between the limits if there are zeros. The histograms are of people's largest and of their least entries:
+        the same one if a row is a person.
         """
         above, below = (
             without_zeros(one, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
@@ -122,7 +124,7 @@ class NoisySizes:
         if not (highest.is_certain and lowest.is_certain) or set(places) == {zero}:
             return None
         low, high = (limits[self.sizes.bins.largest_code - zero :] for limits in self.sizes.bins.limits())
-        # Noise may have the ends in another order.
+        # With noise the ends may be in reverse order.
         limits = float(low[min(places)]), float(high[max(places)])
         has_zeros = above.has_zeros or below.has_zeros
         return (min(limits[0], 0.0), max(limits[1], 0.0)) if has_zeros else limits

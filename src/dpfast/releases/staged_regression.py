@@ -1,27 +1,27 @@
-"""Least squares in stages, each release fitted to what those before have shown: noise for the data, not for the bounds.
+"""Least squares in stages, each release adapted to earlier ones: noise for the data, not for the declared bounds.
 
 The releases of one fit share one joint budget (`dpfast.privacy.parts_of`; `solvers.averaged_descent.Schedule` has the
 shares), in this order:
 
-1. *Number* of people, and of rows, where it is private. Where people are few, the mean outcome is all that follows.
-2. *Means* of rows and outcomes, where there is an intercept: rows are centred there from now on.
-3. *Sizes of rows*: a histogram gives the radius to which they are held in
+1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome follows.
+2. *Means* of rows and outcomes, if there is an intercept: rows are centred there from now on.
+3. *Norm histogram* of rows: it gives the radius to which they are clipped in
 4. *moments*, X'X, if people are enough for it. Two histograms of rows whitened by its powers choose the coordinates,
-   and the length from which on a row and its outcomes count for less; *moments of whitened rows* are X'X once more.
-5. *Sizes of residuals*, and *residuals*: in every step whitened rows times what the coefficients so far leave of their
-   outcomes, each person's part held to a clip; beside them, in the same noise, how many people were clipped.
-6. *Last residuals*: their sizes, their mean, where there is an intercept, and their squares, where a row is a person:
-   what sampling does to coefficients.
+   and the length above which a row and its outcomes have less weight; *moments of whitened rows* are X'X once more.
+5. *Sizes of residuals*, and *residuals*: in every step whitened rows times the residuals of their outcomes under the
+   coefficients so far, each person's part clipped. Beside them, in the same noise, is the number of people clipped.
+6. *Last residuals*: their sizes; their mean, if there is an intercept; and their squares, if a row is a person, for
+   the sampling error of coefficients.
 
 Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
-read again, and every release is calibrated for its part as if it were alone: whatever was released before, one person
-changes one bin of each histogram, or two; moves sums of rows by what these are held to, X'X as `JointMoments` says, and
-a step's sum as `NoisySum.with_count` says of `residual_bound`. So the releases compose adaptively to the whole
-(Gaussian ones by mu squared, pure ones by epsilon: dpfast.ledger has the statement). How many releases there are
-depends on releases and public numbers alone.
+read again, and every release is calibrated for its part as if it were alone. Whatever was released before, one person
+changes one bin of each histogram, or two. One person moves sums of rows by their clip, X'X by the bound in
+`JointMoments`, and a step's sum by the bound in `NoisySum.with_count` for `residual_bound`. So the releases compose
+adaptively to the whole (Gaussian ones by mu squared, pure ones by epsilon: dpfast.ledger has the statement). The number
+of releases depends on releases and public numbers alone.
 
-What is computed between releases is written once, as a generator that asks for one stage after the other: a fit answers
-with the data, and the solution is had by answering with what was released.
+The computation between releases is written once, as a generator of stages. A fit answers them with the data; the
+solution is computed by answering them with the releases.
 """
 
 from __future__ import annotations
@@ -56,40 +56,40 @@ from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_s
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import Sizes, size_counts
 
-#: Share of mu^2 of the numbers of people and rows, where they are private.
+#: Share of mu^2 for the numbers of people and rows, if they are private.
 _COUNT = 0.01
-#: As planned: the share of the steps' budget that late ones are, how much larger squared errors are than of normal rows
-#: that are resolved, and what residuals are held to at last, in standard deviations.
+#: Planned values: the share of the steps' budget for late ones, the ratio of squared errors to those of resolved normal
+#: rows, and the clip of the last residuals, in standard deviations.
 _LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
-#: Of the people, whose last residuals may be longer than they are held to.
+#: Share of people with last residuals beyond their clip.
 _FEW = 0.002
-#: The clip over the largest part there can be, where nothing is known.
+#: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
-#: How many times as large as outcomes predictions may be that residuals are taken of.
+#: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
-#: Half-octaves below the largest size there can be in which sizes are told apart.
+#: Half-octaves below the largest possible size in which sizes are counted.
 _TOLD_APART = 40
 
 
 @dataclass(frozen=True)
 class People:
-    """The data owner's rows, whose they are, and what is read of them first: not private."""
+    """The data owner's rows, their groups, and the sums read first: not private."""
 
     table: io.Table
     groups: ArrayLike | io.PersonIds | None = None
     max_rows: int | None = None
     n_threads: int | None = None
-    #: Sums of rows and outcomes as they are declared.
+    #: Sums of rows and outcomes as declared.
     first: Gram | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """What sums of rows are told of them."""
+        """Options of sums of rows."""
         return {"groups": self.groups, "max_rows": self.max_rows, "n_threads": self.n_threads}
 
     @property
     def residual_options(self) -> dict[str, Any]:
-        """What sums of residuals are told of them."""
+        """Options of sums of residuals."""
         if self.groups is None or self.max_rows is None:
             return {"n_threads": self.n_threads}
         is_known = isinstance(self.groups, io.PersonIds)
@@ -98,7 +98,7 @@ class People:
 
 
 class Public(NamedTuple):
-    """What is public besides the releases: the number of rows, where it is, and labels declared so."""
+    """Public numbers besides the releases: the number of rows, if it is public, and labels declared public."""
 
     n_rows: int | None
     labels: LabelFactor | None = None
@@ -108,47 +108,47 @@ _NOTHING = Public(None)
 
 
 class Regression(NamedTuple):
-    """What the releases of a fit tell."""
+    """The solution from the releases of a fit."""
 
-    #: In the units that rows came in.
+    #: For rows in their original units.
     solution: RidgeSolution
-    #: One for all outcomes, or one each; none where coefficients were not looked for, or X'X is not told from noise.
+    #: One for all outcomes, or one each; none if coefficients were not fitted, or X'X is not distinct from noise.
     evidence: tuple[Evidence, ...]
-    #: Of outcomes about their linear function of the features; None where people own several rows.
+    #: Residual variance of outcomes about their linear function of the features; None if people have several rows.
     residual_variance: FloatArray | None = None
     n_steps: int = 0
-    #: The part of squared predictions that is expected to be wrong, by what was released of rows.
+    #: Part of squared predictions expected to be wrong, from the released moments of rows.
     lost: float | None = None
 
 
 @dataclass(frozen=True)
 class StagedRegression(Mechanism[Regression]):
-    """The mechanism: a sequence of releases, calibrated for what is declared of rows and what is learned of them.
+    """The mechanism: a sequence of releases, calibrated for declared bounds and for earlier releases.
 
     Parameters
     ----------
     privacy : Privacy
-        Of all releases together.
+        Guarantee of all releases together.
     shape : tuple of int
         Features and outcomes.
     radii : tuple of float
-        Largest norms of rows, once they are mapped, and of outcomes.
+        Largest norms of rows, after mapping, and of outcomes.
     row_map, outcome_map : RowMap
-        Public maps, whose results are bounded.
+        Public maps with bounded results.
     n_steps : int, optional
-        Residual steps; None for as many as the releases say are needed.
+        Residual steps; None for the number that the releases suggest.
     most_steps : int
-        Most of them then.
+        Largest number of steps in that case.
     penalty : float, optional
-        Added to the diagonal of X'X, of rows in the units that they came in; None to choose what shrinks.
+        Added to the diagonal of X'X, for rows in their original units; None to choose the shrinkage.
     fit_intercept : bool
         Whether there is an intercept.
     max_rows : int, optional
-        Most rows of a person, where people own several.
+        Most rows of a person, if people have several.
     bound_xx : float, optional
-        Frobenius norm of a person's X'X, where one was declared.
+        Frobenius norm of a person's X'X, if one was declared.
     public : Public
-        What is public besides the releases.
+        Public numbers besides the releases.
     """
 
     privacy: Privacy
@@ -166,31 +166,31 @@ class StagedRegression(Mechanism[Regression]):
 
     @property
     def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of a sum of parts of length 1 that had the whole budget."""
+        """Standard deviation of the noise in an entry of a sum of parts of length 1 with the whole budget."""
         return {"sum": self.unit_deviation}
 
     @property
     def unit_deviation(self) -> float:
-        """Standard deviation of the noise in a sum of numbers up to 1 that had the whole budget."""
+        """Standard deviation of the noise in a sum of numbers up to 1 with the whole budget."""
         return NoisySum.calibrate(self.privacy, 1.0, (1,)).deviation
 
     @property
     def mu(self) -> float:
-        """What the schedule goes by: 2 over that deviation, which is mu under replace-one."""
+        """Parameter of the schedule: 2 over that deviation; equal to mu under replace-one."""
         return 2.0 / self.unit_deviation
 
     @property
     def most(self) -> int:
-        """Most steps: few where each has its share of epsilon, and not of its square."""
+        """Largest number of steps: few if steps share epsilon instead of its square."""
         return min(self.most_steps, descent.MOST_STEPS_OF_FILES) if self.privacy.delta == 0.0 else self.most_steps
 
     def expected_loss(self, people: float, score: float, *, worse: float = _WORSE) -> float:
-        """Return the R^2 that noise costs, were nothing shrunk, where it is so much: infinite where none is looked for.
+        """Return the R^2 lost to noise at an R^2 of `score`, without shrinkage; infinite if no coefficients are fitted.
 
-        In whitened coordinates a part is as long as a row, of the mean square k, times its residuals, and the error of
-        predictions is that of coefficients: noise in k l entries, in proportion to the clip. What noise in X'X, rows
-        that are not normal and a spectrum that is not even cost is a factor, by default about what it was on tables of
-        all kinds.
+        In whitened coordinates a part is as long as a row, of the mean square k, times its residuals. The error of
+        predictions is that of coefficients: noise in k l entries, in proportion to the clip. The factor `worse` covers
+        noise in X'X, rows that are not normal and an uneven spectrum; by default it is about the value observed on
+        tables of all kinds.
         """
         features, outcomes = self.shape
         if self.fit_intercept and people * self.mu < descent.FEW:
@@ -201,18 +201,18 @@ class StagedRegression(Mechanism[Regression]):
         noise = clip * self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
         per_residual = worse * (entries * noise) ** 2 * outcomes
         if self.fit_intercept:
-            # The mean residual, of which few are longer than so many standard deviations.
+            # The mean residual; few are longer than this many standard deviations.
             per_residual += (_LONGEST * self.unit_deviation / people) ** 2 * outcomes / shares.mean_residual
-        # Of R^2, what is not found yet is residual too.
+        # The part of R^2 not yet found is residual too.
         loss = per_residual * (1.0 - score)
         return per_residual * (1.0 - score + score * loss / (score + loss)) if loss > 0.0 else 0.0
 
     def sum_rows(self, people: People) -> Gram:
-        """Sum rows and outcomes as they are declared: the first reading of a table."""
+        """Sum rows and outcomes as declared: the first reading of a table."""
         return _sum_rows(people, row_map=self.row_map, outcome_map=self.outcome_map, radii=self.radii)
 
     def stages(self) -> Stages[Regression]:
-        """Ask for one release after the other."""
+        """Yield one query after the other."""
         left, people, rows = yield from self._counted()
         if self.fit_intercept and people * self.mu < descent.FEW:
             mean = NoisySum.calibrate(left, self._longest(1), self.shape[1:], unit=self._unit)
@@ -225,7 +225,7 @@ class StagedRegression(Mechanism[Regression]):
         return (yield from fit.stages())
 
     def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
-        """Return what is left of the budget, and the numbers of people and of rows."""
+        """Return the rest of the budget, and the numbers of people and of rows."""
         if self.public.n_rows is not None:
             return self.privacy, float(self.public.n_rows), float(self.public.n_rows)
         part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
@@ -233,7 +233,7 @@ class StagedRegression(Mechanism[Regression]):
         bound, size = (math.hypot(most, most) * ROUND_UP, 2) if several else (1.0, 1)
         counts = NoisySum.calibrate(part, bound, (size,), unit=self._unit)
         released = yield Query("numbers of people and rows", counts, partial(_count, first=self.sum_rows, most=most))
-        # Fewer than noise hides may be many: steps as long as fewer allow would go astray.
+        # A count below its noise may be of many people: steps as long as for few would diverge.
         numbers = np.maximum(released.values["sum"], max(most, counts.deviation))
         return left, float(numbers[0]) / most, float(numbers[-1])
 
@@ -242,13 +242,13 @@ class StagedRegression(Mechanism[Regression]):
         return rounded_bound(self.radii[which], self.shape[which]) * (self.max_rows or 1) * ROUND_UP
 
     def _level_alone(self, level: FloatArray) -> Regression:
-        """Return the constant, where people are too few for coefficients: these are 0, and not known."""
+        """Return the constant, if people are too few for coefficients: these are 0, and not known."""
         unknown = np.full(self.shape[::-1], np.nan)
         return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), lost=1.0)
 
     @property
     def units(self) -> Units:
-        """What is computed between releases is in these; rows and outcomes are summed as they come."""
+        """Units of the computation between releases; rows and outcomes are summed in their original units."""
         return Units.near(*self.radii)
 
     @property
@@ -275,7 +275,7 @@ class Fit:
     rows: float
 
     def stages(self) -> Stages[Regression]:
-        """Ask for one release after the other."""
+        """Yield one query after the other."""
         mechanism, parts = self.mechanism, self._parts(self.privacy)
         coordinates, lengths, level = yield from self._coordinates(parts)
         longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
@@ -298,7 +298,7 @@ class Fit:
         return told
 
     def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
-        """Learn coordinates of rows, how long rows are in them, and the mean outcome."""
+        """Estimate coordinates of rows, the lengths of rows in them, and the mean outcome."""
         center, level = yield from self._means(parts)
         rows = yield from self._row_sizes(parts, center)
         if parts.moments is not None:
@@ -308,7 +308,7 @@ class Fit:
         return coordinates, rows.times(longest / rows.longest)._replace(longest=longest), level
 
     def _means(self, parts: Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
-        """Learn where rows and outcomes are, in units: nowhere but at 0 without an intercept."""
+        """Estimate the centers of rows and outcomes, in units: 0 without an intercept."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         if parts.means is None:
@@ -328,7 +328,7 @@ class Fit:
         return NoisySum.calibrate(part, bound, (sum(mechanism.shape),), unit=mechanism._unit)
 
     def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
-        """Learn how long rows about the center are, in units."""
+        """Count rows by their length about the center, in units."""
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
         lengths, seen = yield from self._lengths("sizes of rows", parts.row_sizes, self._map(center), longest * own)
@@ -337,7 +337,7 @@ class Fit:
     def _lengths(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
     ) -> Generator[Query, Release, tuple[Lengths, float | None]]:
-        """Learn the sizes of rows, and the largest that stands out of the noise; None where none does."""
+        """Release the norm histogram of rows, with the largest norm above the noise; None if no row is."""
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
@@ -348,7 +348,7 @@ class Fit:
     def _whitened(
         self, parts: Parts, center: FloatArray, radius: float
     ) -> Generator[Query, Release, tuple[Coordinates, Lengths]]:
-        """Learn coordinates in which rows are about even, and how long they are there."""
+        """Estimate coordinates in which rows are about even, and the lengths of rows in them."""
         mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
         assert parts.moments is not None
         moments = self._moments(parts.moments, radius * own, {"xx": 1.0}, bound_xx=mechanism.bound_xx)
@@ -383,7 +383,7 @@ class Fit:
         position: Position,
         share: float,
     ) -> Generator[Query, Release, Position]:
-        """Take steps along sums of what coefficients leave unexplained, in units, parts held to a clip."""
+        """Take steps along sums of whitened rows times clipped residuals, in units."""
         mechanism, outcomes = self.mechanism, self.mechanism.units.outcomes
         step = self._step(position.theta, coordinates, longest)
         later = how.counted if len(parts.sizes) > 1 else ()
@@ -414,7 +414,7 @@ class Fit:
     def _clip(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], share: float
     ) -> Generator[Query, Release, float]:
-        """Learn the size of parts that a share of people are beyond; a small one where nobody is seen."""
+        """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
         counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves)
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
         return float(edges[-1]) * _GUESSED if found is None else found
@@ -422,7 +422,7 @@ class Fit:
     def _residual_sizes(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int]
     ) -> Generator[Query, Release, tuple[FloatArray, FloatArray, float]]:
-        """Count people by the size of their part of a sum; returns counts, sizes, the last of all beyond, and noise."""
+        """Count people by the size of their part of a sum; return counts (the last of all beyond), sizes and noise."""
         mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
         released = yield Query(name, mechanism, partial(_count_residuals, step=step, octaves=octaves))
         edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
@@ -431,7 +431,7 @@ class Fit:
     def _last(
         self, parts: Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
     ) -> Generator[Query, Release, tuple[Level, FloatArray | None]]:
-        """Learn the mean of what coefficients leave of outcomes, and their squares; in units but for the squares."""
+        """Estimate the mean of residuals, and of their squares; in units except for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
@@ -447,7 +447,7 @@ class Fit:
         counts, edges, deviation = yield from self._residual_sizes(
             "sizes of last residuals", parts.last_sizes, step, octaves
         )
-        # Nothing is no size.
+        # Zero is not a size.
         longest = last_bin(counts[1:], deviation, share=_FEW, people=self.people, heavy=self._is_heavy)
         limit = float(edges[1 + longest.place]) if longest.is_certain else mechanism.radii[1]
         limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
@@ -466,7 +466,7 @@ class Fit:
             limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
             noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), (outcomes,))
             released = yield Query("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit), limit)
-            # What cannot be told from noise may be as large as that.
+            # Residuals below the noise may be as large as it.
             squares = np.maximum(released.values["sum"], noise.deviation)
             variance = squares / max(self.rows - len(found.theta), 1.0)
         return Level(level, level_variance), variance
@@ -485,7 +485,7 @@ class Fit:
         return descent.penalised(coef, covariance, xx, penalty)
 
     def _xx(self, coordinates: Coordinates) -> FloatArray:
-        """Return X'X about the rows' mean, as it can be, of rows in units."""
+        """Return X'X about the rows' mean, made feasible, for rows in units."""
         back = descent.inverse(coordinates.whitening)
         xx = descent.without_constant(coordinates.resolved(), has_constant=self.mechanism.fit_intercept)
         return back.T @ xx @ back
@@ -499,7 +499,7 @@ class Fit:
         variance: FloatArray | None,
         n_steps: int,
     ) -> Regression:
-        """Return what the releases tell, in the units that rows came in."""
+        """Return the solution from the releases, for rows in their original units."""
         mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
         row_map = mechanism.row_map
         scale = np.ones(features) if row_map.scale is None else row_map.scale
@@ -528,7 +528,7 @@ class Fit:
         if self.people * mechanism.mu >= descent.FEW:
             lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
         if not coordinates.stands_out:
-            # How far descent came is not known where X'X is not.
+            # The progress of descent is unknown without X'X.
             unknown = np.full_like(solution.coef_std, np.nan)
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)
@@ -559,7 +559,7 @@ class Fit:
         return {"constant": -center, "level": level.mean, "level_noise": level_noise}
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
-        """Return what a step sums, for coefficients in these coordinates."""
+        """Return the definition of a step's sum, for coefficients in these coordinates."""
         mechanism, own = self.mechanism, self.mechanism.units
         whitening = coordinates.of_rows(own.rows)
         return ResidualStep(
@@ -572,7 +572,7 @@ class Fit:
         )
 
     def _kept(self, coef: FloatArray) -> float:
-        """Return the part of coefficients (D, l) to keep for sums of residuals, which may not overflow: often 1."""
+        """Return the part of coefficients (D, l) to use in sums of residuals, to prevent overflow: often 1."""
         radius, largest = self.mechanism.radii
         predicted = radius * float(np.sum(np.abs(coef[:-1]))) + float(np.sum(np.abs(coef[-1])))
         return 1.0 / max(1.0, predicted / (_REACH * largest))
@@ -602,7 +602,7 @@ class Fit:
         return Query(name, moments, statistic)
 
     def _map(self, center: FloatArray, whitening: FloatArray | None = None) -> RowMap:
-        """Return the map of rows, as they come, to rows about the center, whitened if asked for."""
+        """Return the map of original rows to rows about the center, whitened if requested."""
         own, row_map = self.mechanism.units.rows, self.mechanism.row_map
         moved = own * center
         if row_map.scale is not None:
@@ -637,15 +637,15 @@ class Lengths(NamedTuple):
     """Released counts of rows by length."""
 
     counts: FloatArray
-    #: Of the noise in each.
+    #: Standard deviation of the noise in each.
     deviation: float
     #: Upper ends of the bins.
     sizes: FloatArray
-    #: What rows are held to.
+    #: Clip of rows.
     longest: float
 
     def times(self, unit: float) -> Lengths:
-        """Return those of rows that are so many times as long."""
+        """Return the counts for rows this many times as long."""
         return self._replace(sizes=unit * self.sizes, longest=unit * self.longest)
 
 
@@ -664,7 +664,7 @@ class Parts(NamedTuple):
     squares: Privacy | None
 
 
-#: Clips that sums of residuals have a grid for.
+#: Range of clips with a grid for sums of residuals.
 _SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
 
@@ -714,7 +714,7 @@ def _sum_rows(
 
 
 def _unless_bare(row_map: RowMap) -> RowMap | None:
-    """Leave out a map that does no more than hold rows to a bound: what sums or counts them does that too."""
+    """Leave out a map that only clips rows: the sums and counts clip them too."""
     is_bare = all(getattr(row_map, name) is None for name in ("low", "center", "scale", "basis"))
     return None if is_bare else row_map
 
@@ -760,7 +760,7 @@ def _count_residuals(people: People, step: ResidualStep, octaves: tuple[int, int
 
 
 def _sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:
-    """Return the exact sum of parts, and as a last entry, if asked for, how many were clipped, in a unit."""
+    """Return the exact sum of parts and, as a last entry if requested, the number clipped, in a unit."""
     summed = residual_sums(people.table, step, clip, **people.residual_options)
     products = summed.products
     if unit is None:

@@ -1,6 +1,6 @@
-"""How a table becomes the loss that is minimised over it: of bounded rows, from moments where they will do.
+"""From a table to the loss minimised over it: of bounded rows, from moments if these suffice.
 
-The losses belong to the owner of the data; the bounds on what enters them are public. Rows are held to `bound_x`, with
+The losses belong to the owner of the data; the bounds on their inputs are public. Rows are clipped to `bound_x`, with
 the slack of their rounding: of rows on a grid, for moments, or of computed norms, for rows of doubles.
 """
 
@@ -28,11 +28,11 @@ from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 @dataclass(frozen=True)
 class TableLoss:
-    """Which loss is summed, and over which bounded rows and outcomes."""
+    """The loss to sum, and the bounds on rows and outcomes."""
 
     loss: GeneralisedLinearLoss
-    #: L2 norm of a row and size of an outcome, at most: longer rows are scaled onto it, larger outcomes clipped,
-    #: and counts below 0.
+    #: Bounds on the L2 norm of a row and on the size of an outcome: longer rows are scaled onto the bound, larger
+    #: outcomes clipped, and counts below 0.
     bound_x: float
     bound_y: float = 1.0
     #: Value of a last feature, the same in every row; a power of two, or 0 for none.
@@ -44,11 +44,11 @@ class TableLoss:
 
     @property
     def takes_moments(self) -> bool:
-        """Whether sums over rows will do in their place."""
+        """Whether sums over rows suffice in their place."""
         return isinstance(self.loss, SquaredLoss)
 
     def sizes(self, n_features: int) -> Sizes:
-        """Bound rows with so many features, and outcomes, as they enter the loss."""
+        """Bound rows with this many features, and outcomes, as they enter the loss."""
         if self.takes_moments:
             row_bound, outcome_bound = rounded_bound(self.bound_x, n_features), rounded_bound(self.bound_y, 1)
         else:
@@ -60,7 +60,7 @@ class TableLoss:
     def bounds(
         self, n_parameters: int, constraint: Constraint | None, penalty: Penalty | None, n_rows: int | None
     ) -> ObjectiveBounds:
-        """Return what is public of an objective with this loss, the constant's parameter among the others."""
+        """Return the public bounds of an objective with this loss, the constant's parameter among the others."""
         sizes = self.sizes(n_parameters - (self.constant > 0.0))
         return ObjectiveBounds(
             self.loss,
@@ -80,7 +80,7 @@ class TableLoss:
     ) -> tuple[list[SmoothConvexFunction], int]:
         """Return the loss for every column of outcomes, and the number of rows.
 
-        `chosen` gives the loss of rows for their number, where that is not known before.
+        `chosen` gives the loss of rows for their number, if the number is not known before.
         """
         if self.takes_moments:
             sums = self.constant > 0.0
@@ -98,7 +98,7 @@ class TableLoss:
     def bounded(
         self, rows: NDArray[Any], outcomes: NDArray[Any], n_threads: int | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return a copy of rows (n, d), held to their bound and followed by the constant, and of outcomes (n, k)."""
+        """Return a copy of rows (n, d), clipped and followed by the constant, and of outcomes (n, k)."""
         n_features = rows.shape[1]
         bounded = np.empty((len(rows), n_features + (self.constant > 0.0)))
         bounded[:, n_features:] = self.constant
@@ -141,7 +141,7 @@ def loss_of_moments(
 ) -> LeastSquares:
     """Return the sum of squared losses of the rows behind exact sums with one outcome, as they were clipped, rounded.
 
-    With a `constant` as last feature (a power of two), for which column sums are needed; of some `columns` alone.
+    With a `constant` as last feature (a power of two) column sums are needed; of some `columns` alone.
     """
     if exact.exact_xy is None or exact.n_outcomes != 1:
         raise ValueError(f"gram must have one outcome, got {exact.n_outcomes}")

@@ -1,4 +1,4 @@
-"""Attacks on the sums that standardising releases, and on the counts that limits are found by."""
+"""Attacks on the released sums of standardising, and on the counts used to find limits."""
 
 from __future__ import annotations
 

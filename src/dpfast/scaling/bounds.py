@@ -1,4 +1,4 @@
-"""Bounds on rows as a function: what estimators do where a bound is "private", for the caller's own use of them."""
+"""Bounds on rows as a function: the method of estimators with a "private" bound, for any use by the caller."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PrivateBounds:
-    """Bounds that were found, and the release that they follow from.
+    """Bounds found, and their release.
 
     Parameters
     ----------
     bound_x, bound_y : float or None
-        L2 norms that the rows of X, and of Y, seldom pass; None where not asked for.
+        L2 norms seldom exceeded by the rows of X, and of Y; None if not requested.
     box_x : tuple of (low, high) or None
         Limits of every feature, arrays of shape (n_features,).
     are_certain : bool
@@ -43,7 +43,7 @@ class PrivateBounds:
     release : Release
         The noisy counts of people.
     feature_names : tuple of str, optional
-        Names of the features, where X has any.
+        Names of the features, if X has any.
     """
 
     bound_x: float | None
@@ -54,7 +54,7 @@ class PrivateBounds:
     feature_names: tuple[str, ...] | None = None
 
     def _rows(self) -> list[tuple[str, Any, float, float]]:
-        """Return the bounds: what each is, the feature that it is of, its limits."""
+        """Return the bounds: for each its kind, its feature and its limits."""
         rows: list[tuple[str, Any, float, float]] = [
             (name, "", 0.0, bound)
             for name, bound in (("bound_x", self.bound_x), ("bound_y", self.bound_y))
@@ -67,7 +67,7 @@ class PrivateBounds:
         return rows
 
     def _repr_html_(self) -> str:
-        """Show the bounds, and what they cost."""
+        """Show the bounds, and their privacy cost."""
         rows = [(name, feature, f"{low:.6g}", f"{high:.6g}") for name, feature, low, high in self._rows()]
         guesses = (
             []
@@ -112,19 +112,19 @@ def private_bounds(
     random_state: int | None = None,
     n_threads: int | None = None,
 ) -> PrivateBounds:
-    """Find bounds that about one person in a hundred is beyond, from noisy counts of people by the size of their rows.
+    """Find bounds exceeded by about 1% of people, from noisy counts of people by the size of their rows.
 
     Privacy: one release of the counts is (epsilon, delta)-differentially private under `adjacency`; it is paid for from
-    the ledger, where one is given.
+    the ledger, if one is given.
 
     Parameters
     ----------
     X : table of shape (n_rows, n_features)
         Anything that estimators fit.
     Y : table of shape (n_rows, n_outcomes) or (n_rows,), optional
-        Outcomes, whose norm gets a bound of its own.
+        Outcomes; their norm gets a separate bound.
     epsilon, delta : float
-        What it may cost. With delta 0 noise is Laplace, else Gaussian.
+        Budget of the release. With delta 0 noise is Laplace, else Gaussian.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of people is public.
     norms : bool, default True
@@ -132,7 +132,8 @@ def private_bounds(
     box : bool, default False
         Whether to find limits of every feature, from a histogram each: the noise grows with the root of their number.
     groups, max_rows : optional
-        Whose each row is, where people own several, and how many of a person's count: all are within the bounds then.
+        Groups (the person each row belongs to) and the number of rows counted per person: all of these are within the
+        bounds.
     ledger : Ledger, optional
         The budget to pay from.
     random_state : int, optional
@@ -154,7 +155,7 @@ def private_bounds(
 
     References
     ----------
-    Bounds from noisy histograms of logarithms, with a guarantee on how many are cut off: Wilson, R. et al. (2020).
+    Bounds from noisy histograms of logarithms, with a guarantee on the number clipped: Wilson, R. et al. (2020).
     Differentially private SQL with bounded user contribution. PoPETs, Section 5.1.1 (approximate bounds).
 
     Examples

@@ -43,11 +43,11 @@ class _Public(NamedTuple):
 class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
     """Standardise features by differentially private means and standard deviations.
 
-    Put it in the place of scikit-learn's ``StandardScaler`` in a pipeline of private rows: that one learns the rows'
-    own means and deviations, and what is fitted after it leaks them outside of its budget.
+    It replaces scikit-learn's ``StandardScaler`` in a pipeline of private rows. The latter uses the exact means and
+    deviations of the rows, and later steps of the pipeline leak them outside of the budget.
 
     Privacy: one release of the sums of features and of their squares is (epsilon, delta)-differentially private under
-    `adjacency`; every attribute is computed from it. Rows that are transformed are as private as they were.
+    `adjacency`; every attribute is computed from it. Transformed rows are as private as the original ones.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         As for every estimator.
     box_x : mapping, tuple of (low, high) or "private"
         Limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, or lows and highs, each a number or
-        an array of shape (n_features,). Entries are clipped to them when means are taken, and not when rows are
-        transformed. "private" has them found within the budget, of which a tenth is spent on noisy counts of people by
-        the size of every feature: about one in a hundred is beyond.
+        an array of shape (n_features,). Entries are clipped to them when means are computed, but not when rows are
+        transformed. "private" finds them within the budget: a tenth of it is spent on noisy counts of people by the
+        size of every feature. About 1% of people are beyond them.
     with_mean : bool, default True
         Whether to subtract means.
     with_std : bool, default True
@@ -70,11 +70,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     Attributes
     ----------
     mean_, var_, scale_ : ndarray of shape (n_features,)
-        Means, variances and their roots; no variance is below what the known noise may make of none.
+        Means, variances and their roots; no variance is below the level that the known noise gives a constant feature.
     mean_std_ : ndarray of shape (n_features,)
         Standard deviation of `mean_` from the privacy noise alone (first order).
     box_x_ : ndarray of shape (2, n_features)
-        Where `box_x` is "private": what was found.
+        The limits found, if `box_x` is "private".
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -299,7 +299,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
 
 
 def _rows_alone(X: Any, y: Any) -> tuple[Any]:
-    # What follows in a pipeline is given y beside rows that have lost their index.
+    # Later steps of a pipeline receive y beside rows without their index.
     io.check_aligned(X=X, y=y)
     return (X,)
 

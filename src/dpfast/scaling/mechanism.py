@@ -35,7 +35,7 @@ _ONE = 1 << 2 * _BITS
 
 
 class Moments(NamedTuple):
-    """Means and variances in units of half-widths, and standard deviations of what noise adds to them."""
+    """Means and variances in units of half-widths, and standard deviations of their noise."""
 
     mean: FloatArray
     variance: FloatArray
@@ -52,7 +52,7 @@ class PairSums(Mechanism[FloatArray]):
 
     @classmethod
     def calibrate(cls, privacy: Privacy, n_features: int) -> Self:
-        """Noise for people of so many features."""
+        """Noise for people with this many features."""
         counted = privacy.adjacency == "add_remove"
         squared = 25.0 / 16.0 * n_features + counted * _count_weight(n_features) ** 2
         return cls(n_features, NoisySum.calibrate(privacy, math.sqrt(squared) * ROUND_UP, (2 * n_features + counted,)))
@@ -64,7 +64,7 @@ class PairSums(Mechanism[FloatArray]):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What the release costs."""
+        """Privacy cost of the release."""
         return self.noise.privacy
 
     @property
@@ -82,7 +82,7 @@ class PairSums(Mechanism[FloatArray]):
         return statistic if self.privacy.adjacency == "add_remove" else statistic[:-1]
 
     def moments(self, sums: FloatArray, n_people: int | None) -> Moments:
-        """Return the means and variances that follow from released sums; `n_people` where it is public."""
+        """Return means and variances from released sums; `n_people` if it is public."""
         d = self.n_features
         n = float(sums[-1]) / _count_weight(d) if n_people is None else float(n_people)
         n = max(n, 1.0)
@@ -96,7 +96,7 @@ class PairSums(Mechanism[FloatArray]):
 
 
 def sum_pairs(table: io.Table, low: FloatArray, high: FloatArray) -> FixedPoint:
-    """Sum what people add, exactly; the last entry is that of the number of people, the data owner's as the rest."""
+    """Sum the contributions of people exactly; the last entry is the number of people, as private as the rest."""
     row_map = centred(low, high)[0]
     if table.partitions is not None:
         total: FixedPoint = table.reduce(partial(_of_part, row_map), operator.add)
@@ -124,8 +124,8 @@ def _summed(table: io.Table, row_map: RowMap) -> FixedPoint:
 
 
 def _count_weight(n_features: int) -> float:
-    """Return what a person adds to the count where it is private: about half the root of the number of features.
+    """Return a person's weight in the private count: about half the root of the number of features.
 
-    A power of two. An error in the count moves a mean by as much of its own size, which is 1 at most.
+    It is a power of two. A relative error in the count is the same relative error in a mean, of size 1 at most.
     """
     return 2.0 ** round(math.log2(math.sqrt(n_features) / 2.0))

@@ -1,4 +1,4 @@
-"""What a job on means and standard deviations writes."""
+"""Output of a job on means and standard deviations."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def tables(model: PrivateStandardScaler, features: Sequence[str]) -> dict[str, M
 
 
 def facts(model: PrivateStandardScaler) -> list[tuple[str, str]]:
-    """Say what was found."""
+    """Describe the result."""
     return [("features", str(model.n_features_in_))]

@@ -48,7 +48,7 @@ def _pick_attack(privacy: Privacy) -> Attack:
     else:
         x[:2], y[:2] = 1.0, (1.0, math.sqrt(0.5) - 1.0)
         tables = [(x, y), (x[1:], y[1:])]
-    # What each person costs each model does not hang on who else is held out.
+    # The cost of each person for each model does not depend on the others held out.
     costs = [
         np.array(
             [[cost_of_outcomes(model, y[i : i + 1], x[i : i + 1], 1.0) for model in models] for i in range(len(y))]

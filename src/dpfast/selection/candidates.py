@@ -1,4 +1,4 @@
-"""Estimators to select from: what they may be, and the budget that each of their fits is given."""
+"""Estimators to select from: the accepted kinds, and the budget of each fit."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpfast.privacy import Privacy, UtilityWarning, gaussian_mu, parts_of, range
 from dpfast.privacy.rounding import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
 
-# What a selection gives its candidates.
+# Parameters that a selection sets in its candidates.
 _OF_BUDGET = ("epsilon", "delta", "adjacency", "ledger", "random_state", "n_threads")
 
 
 class Budgets(NamedTuple):
-    """What a selection pays for: the fits of all candidates, by their steps; the pick; and the last fit's steps."""
+    """Budget parts of a selection: the fits of all candidates, by their steps; the pick; and the last fit's steps."""
 
     fits: list[list[Privacy]]
     pick: Privacy
@@ -33,7 +33,7 @@ class Budgets(NamedTuple):
 
 
 def private_steps(candidate: Any) -> list[BoundedEstimator]:
-    """Return the estimators in a candidate that pay for what they learn; refuse one that learns without."""
+    """Return the private estimators in a candidate; refuse a step that learns outside of the budget."""
     steps = [candidate]
     if isinstance(candidate, Pipeline):
         if candidate.memory is not None:
@@ -80,7 +80,7 @@ def _checked(estimator: Any, privacy: Privacy, ledger: Ledger | None) -> Any:
 
 
 def shown(candidates: Sequence[Any]) -> list[str]:
-    """Return what each candidate is: its steps, with those parameters that not all candidates have."""
+    """Return a description of each candidate: its steps, with the parameters not shared by all candidates."""
     said = [[_declared(step) for step in private_steps(one)] for one in candidates]
     common = set[str].intersection(*(set().union(*own) for own in said))
     names = [[type(step).__name__ for step in private_steps(one)] for one in candidates]
@@ -94,7 +94,7 @@ def shown(candidates: Sequence[Any]) -> list[str]:
 
 
 def _declared(step: BoundedEstimator) -> list[str]:
-    """Return the parameters that are not at their default, but for those of the budget, as Python shows them."""
+    """Return the parameters not at their default, except those of the budget, as Python shows them."""
     defaults = {name: one.default for name, one in signature(type(step)).parameters.items()}
     parameters = step.get_params(deep=False).items()
     return [
@@ -118,7 +118,7 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
     fits: list[list[Privacy]] = []
     refits: list[list[Privacy]] = []
     for own in weights:
-        # Whichever is picked, all candidates and that one again keep to the whole.
+        # Whichever is picked, all candidates and its second fit stay within the whole.
         shares = [first / len(weights) * weight for each in weights for weight in each]
         last = [refit_share * weight for weight in own] if refit_share > 0.0 else []
         parts = iter(parts_of(privacy, shares + last, "mu" if gaussian else "basic"))
@@ -134,9 +134,10 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
 def fit(
     candidate: Any, parts: Sequence[Privacy], seeds: Sequence[int | None], X: Any, y: Any
 ) -> list[warnings.WarningMessage]:
-    """Fit a candidate whose steps have a part of the budget each; return what it warns of.
+    """Fit a candidate, with a part of the budget for each step; return its warnings.
 
-    Not at once: warnings speak of what was released, and made errors of, would say it before it is paid for.
+    They are not issued at once: warnings depend on released values, and turned into errors they would reveal these
+    before they are paid for.
     """
     steps = private_steps(candidate)
     for step, part, seed in zip(steps, parts, seeds, strict=True):
@@ -155,9 +156,9 @@ def fit(
 def allowance(
     name: str, parts: Sequence[Privacy], reservation: Reservation | None = None, *, part: str | None = FITTED
 ) -> Ledger:
-    """Return what pays for a candidate's steps, and nothing else that it may release.
+    """Return a ledger for the steps of a candidate, and for no other release.
 
-    What it pays for is put on record, as it is made, in the reservation that all are paid from.
+    Each release is recorded, as it is made, in the common reservation of all candidates.
     """
     epsilon, delta = (math.fsum(getattr(one, name) for one in parts) for name in ("epsilon", "delta"))
     ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic")
@@ -167,7 +168,7 @@ def allowance(
 
 
 def record(model: Any, name: str, ledger: Ledger | None, *, part: str | None = FITTED) -> tuple[Release, ...]:
-    """Return what a fit released, and have the fit keep these records; further fits are to pay from the ledger."""
+    """Return the releases of a fit, which also keeps these records; further fits pay from the ledger."""
     releases: tuple[Release, ...] = ()
     for step in private_steps(model):
         step.set_params(random_state=None, ledger=ledger)

@@ -1,22 +1,21 @@
-"""The choice of one of several released models by what it costs held-out people, by the exponential mechanism.
+"""Selection of one of several released models by its cost on held-out people, by the exponential mechanism.
 
-A held-out person costs a model 0 or 1 if it is a classifier, by whether it errs; if it predicts numbers, the squared
-error as a share of the squared bound on outcomes, 1 at most, which no prediction of 0 passes, rounded down to
-multiples of 2^-20. Each is a function of that person's row and of the model, to the bit: predictions of a row do not
-depend on the rows beside it. So costs are numbers in [0, 1], sums of them are exact, and a person who joins moves
-those of all models by amounts in [0, 1], one who takes another's place by amounts in [-1, 1]: an interval of length 1,
-and of length 2. The exponential mechanism with the rate epsilon/length is epsilon-DP (privacy.support_noise), whatever
-the models were, which are released; it has a mu too (privacy.pure), by which it composes with a last fit that
-is Gaussian.
+The cost of a classifier on a held-out person is 1 for an error and 0 otherwise. The cost of a regressor is the squared
+error as a share of the squared bound on outcomes, 1 at most, rounded down to multiples of 2^-20. (A prediction of 0
+never exceeds 1.) A cost is a function of that person's row and of the model, to the bit: predictions of a row do not
+depend on other rows. So costs are numbers in [0, 1], and their sums are exact. A person who joins moves the sums of all
+models by amounts in [0, 1], an interval of length 1. A person who replaces another moves them by amounts in [-1, 1], an
+interval of length 2. The exponential mechanism with the rate epsilon/length is epsilon-DP (privacy.support_noise),
+given any models; these are released. It has a mu too (privacy.pure), and so composes with a Gaussian last fit.
 
-*Two parts, one price.* Rows are split without looking at them: where their number is public, so many are held out, a
-uniform sample; where it is private, each by a coin of its own. Models are fitted on the others. Let neighbouring tables
-differ in one person, and let the split be the same for both: under add/remove, that of all others, and that person's
-coin. If the person is held out, the models have the same law on both tables, and the pick keeps to its epsilon given
-any models. If not, the models' releases together keep to what they cost, composed in sequence, and the pick is a
-function of them and of rows that are the same. Averaged over splits, whose law is one for both tables, all of it keeps
-to the larger of the two costs. The split is secret nonetheless: nothing that leaves, be it an error, says who was
-held out.
+*Two parts, one price.* The split does not depend on the rows' content. If the number of rows is public, a uniform
+sample of fixed size is held out; if it is private, each row is held out by an independent coin. Models are fitted on
+the others. Let neighbouring tables differ in one person, and let the split be the same for both: under add/remove, the
+same split of all others, and the same coin of that person. If the person is held out, the models have the same law on
+both tables, and the pick has its epsilon given any models. If not, the models' releases together have their cost,
+composed in sequence, and the pick is a function of them and of unchanged rows. The law of the split is the same for
+both tables. So, averaged over splits, the whole costs at most the larger of the two. The split is secret nonetheless:
+no output, not even an error, reveals who was held out.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ FITTED, HELD_OUT = "fitted", "held-out"
 
 #: A person's cost is a multiple of one over this.
 _UNITS = 1 << 20
-# Coins are fair to one part in so many.
+# Coins are fair to one part in this number.
 _COINS = 1 << 16
 
 
@@ -49,7 +48,7 @@ _COINS = 1 << 16
 class HeldOutPick(SingleRelease):
     """Picks a model with probability proportional to exp(-rate * its cost of held-out people)."""
 
-    #: What is promised, with delta 0.
+    #: The guarantee, with delta 0.
     privacy: Privacy
     #: Of the exponential mechanism.
     rate: float
@@ -75,7 +74,7 @@ class HeldOutPick(SingleRelease):
         return math.log(n_models) / self.rate / n_held_out
 
     def seeds(self, statistic: Sequence[int]) -> tuple[object, ...]:
-        """Return what a seeded pick is bound to."""
+        """Return the values that a seeded pick is bound to."""
         return self, len(statistic)
 
     def draw(self, statistic: Sequence[int], source: noise.BitSource) -> Drawn:
@@ -93,7 +92,7 @@ def count_held_out(n_rows: int, share: float) -> int:
 
 
 def held_out(n_rows: int, share: float, source: noise.BitSource, *, public_count: bool) -> IntArray:
-    """Draw who is held out: so many where the number of rows is public, else each by a coin of its own."""
+    """Draw the held-out rows: a fixed number if the number of rows is public, else each by an independent coin."""
     if public_count:
         return noise.sample_without_replacement(n_rows, count_held_out(n_rows, share), source)
     coins = noise.random_blocks(n_rows, _COINS, source, equal=False)
@@ -101,7 +100,7 @@ def held_out(n_rows: int, share: float, source: noise.BitSource, *, public_count
 
 
 def cost_of_labels(model: Any, labels: Sequence[Any], rows: Any) -> int:
-    """Sum what a classifier costs people, in units: one each that it errs about."""
+    """Sum the cost of a classifier, in units: one for each person misclassified."""
     encoder = StateEncoder(model.classes_.tolist())
     said = encoder.codes(np.asarray(model.predict(rows)))
     return int(np.count_nonzero(encoder.codes(labels) != said)) * _UNITS

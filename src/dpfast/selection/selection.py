@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# Costs of outcomes are shares of their squared bound; what there is to explain is taken to be a quarter of it.
+# Costs of outcomes are shares of their squared bound; the explainable part is assumed to be a quarter of it.
 _WHOLE: dict[str, float] = {"accuracy": 1.0, "squared_error": 0.25}
-# A pick that may lose this part of what there is to explain is mostly noise.
+# A pick that may lose this share of the explainable part is mostly noise.
 _USELESS = 0.1
 
 
@@ -54,20 +54,20 @@ def _best_has(name: str) -> Callable[[Selection], bool]:
 
 
 class Selection:
-    """The estimator that was chosen, fitted, and all that it cost to choose it: what `select` returns.
+    """Result of `select`: the selected estimator, fitted, and the cost of the selection.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The one chosen; fitted again on all rows where a share of the budget was kept for that.
+        The selected estimator; fitted again on all rows if a share of the budget was kept for that.
     best_index_ : int
         Its place among the candidates.
     estimators_ : tuple of estimators
-        All candidates as they were fitted, on the rows that were not held out: they were paid for.
+        All candidates as fitted on the rows not held out: they were paid for.
     releases_ : tuple of Release
-        All that left the data: of the candidates in turn, the pick, and the last fit.
+        All releases: those of the candidates in turn, the pick, and the last fit.
     privacy_spent_ : Privacy
-        What it cost together.
+        Total cost.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Selection:
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Labels that a classifier tells apart."""
+        """Labels that a classifier distinguishes."""
         labels: NDArray[Any] = self.best_estimator_.classes_
         return labels
 
@@ -113,19 +113,19 @@ class Selection:
         return margins
 
     def score(self, X: Any, y: Any) -> float:
-        """Score of the estimator that was chosen, as scikit-learn defines it: private where these rows are."""
+        """Score of the selected estimator, as scikit-learn defines it: private if these rows are."""
         return float(self.best_estimator_.score(X, y))
 
     def summary(self) -> DataFrame:
-        """Tabulate the candidates; `best_estimator_` has a summary of its own.
+        """Tabulate the candidates; `best_estimator_` has a separate summary.
 
-        No scores are in it: none was released, but the place of the best.
+        It has no scores: only the index of the best candidate was released.
 
         Returns
         -------
         pandas.DataFrame
-            A row a candidate. Columns ``estimator``, its name, with those parameters that not all candidates have;
-            ``epsilon`` and ``delta``, what its fit on the rows that were not held out cost, steps added up; ``chosen``.
+            A row a candidate. Columns ``estimator``, its name and the parameters not shared by all candidates;
+            ``epsilon`` and ``delta``, the cost of its fit on the rows not held out, summed over steps; ``chosen``.
 
         Raises
         ------
@@ -174,22 +174,23 @@ def select(
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> Selection:
-    """Choose among estimators by how they predict people held out, fits and choice within one budget.
+    """Choose among estimators by their predictions for held-out people, fits and choice within one budget.
 
     A secret random part of the rows is held out. Every candidate is fitted on the others, for an equal part of the
-    budget; what it costs the people held out is summed exactly, and the exponential mechanism picks one. A person is in
-    one part only, so the fits and the pick cost as much as the dearer of them. The one picked is fitted again on all
-    rows, for the share of the budget that is kept for it.
+    budget. Its cost on the held-out people is summed exactly, and the exponential mechanism picks one candidate. A
+    person is in one part only, so fits and pick together cost the larger of the two. The selected candidate is fitted
+    again on all rows, for the remaining share of the budget.
 
     Privacy: all releases together, those of every candidate, of the pick and of the last fit, are (epsilon,
-    delta)-differentially private under `adjacency`. They are paid for at once, from the ledger where one is given.
+    delta)-differentially private under `adjacency`. They are paid for at once, from the ledger if one is given.
 
     Parameters
     ----------
     estimators : list of estimators
         Candidates: estimators of dpfast that predict outcomes of rows, or scikit-learn pipelines of such, with
-        `PrivateStandardScaler` before one of them. Their own epsilon, delta and adjacency are replaced; of a pipeline's
-        steps the epsilons say in which proportion they share. Every candidate costs: list few, that differ.
+        `PrivateStandardScaler` before one of them. Their epsilon, delta and adjacency are replaced. In a pipeline, the
+        epsilons of the steps set the proportions of their shares. Every candidate costs budget: list few and different
+        ones.
     X : array or DataFrame of shape (n_rows, n_features)
         One person a row.
     y : array of shape (n_rows,) or (n_rows, n_outcomes)
@@ -200,17 +201,18 @@ def select(
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public.
     scoring : {"accuracy", "squared_error"}, optional
-        What held-out people cost: an error each, or the squared error of their outcomes, no more than `bound_y`
-        squared. By default what the candidates predict decides.
+        Cost of a held-out person: 1 for an error, or the squared error of the outcomes, no more than `bound_y` squared.
+        The default depends on the kind of prediction.
     bound_y : float, optional
         For "squared_error": outcomes and predictions are clipped to [-bound_y, bound_y].
     test_size : float, default 0.25
-        Share of the rows that is held out.
+        Share of the rows held out.
     refit_share : float, default 0.5
-        Share of the budget kept for the last fit; 0 for none: the one chosen is then as it was fitted without those
-        held out. What is best at a small part of the budget is more regularised than what is best at all of it.
+        Share of the budget kept for the last fit; 0 for none: the selected candidate is then the one fitted without the
+        held-out rows. The best candidate at a small part of the budget is more regularised than the best at the whole
+        budget.
     ledger : Ledger, optional
-        The budget to pay from. Later fits of what is returned pay from it too.
+        The budget to pay from. Later fits of the selected estimator pay from it too.
     random_state : int, optional
         A seed for tests, which voids the guarantee.
 
@@ -229,8 +231,8 @@ def select(
     Warns
     -----
     UtilityWarning
-        If public numbers say that the pick is mostly noise; if public numbers or what was released say that of most
-        candidates, as they are fitted with their parts of the budget; if either says it of the last fit.
+        If the pick is mostly noise by public numbers. Also if this is true, by public or released numbers, of most
+        candidates at their parts of the budget, or of the last fit.
 
     References
     ----------
@@ -299,7 +301,7 @@ def select(
     told = [(str(caution.message), caution.category) for caution in cautions]
     told += _cautions(pick, len(fitted), noisy, n_held_out if public_count else None, scoring)
     for message, category in told:
-        # Whoever makes errors of warnings has paid, and gets what was paid for.
+        # A user who turns warnings into errors has paid, and gets the result.
         with suppress(category):
             warn(message, category)
     completed: Selection = waiting.complete()
@@ -317,7 +319,7 @@ def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
 
 
 def _cost(scoring: Scoring, bound_y: float | None) -> Callable[..., int]:
-    """Return what sums the costs of held-out people, of a model, their outcomes and their rows."""
+    """Return a function that sums the costs of held-out people, from a model, their outcomes and their rows."""
     if scoring == "accuracy":
         return cost_of_labels
     if bound_y is None:
@@ -333,9 +335,10 @@ def _seeds(source: noise.BitSource, index: int, parts: Sequence[Privacy]) -> lis
 
 
 def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: Any, y: Any, n_fitted: int) -> None:
-    """Fit a table that tells of nobody, with as many rows and the same columns: what is refused of it is public.
+    """Fit made-up data with as many rows and the same columns: errors raised by it are public.
 
-    From the draw of who is held out on, an error would say in which part a row is, and is paid for and not told.
+    After the held-out rows are drawn, an error would reveal the part a row is in. It is then paid for, and its text is
+    not shown.
     """
     rows: Any = np.zeros((n_fitted, io.open_table(X, may_copy=True).n_features))
     names = columns_of(X).get("feature_names_in_")
@@ -356,7 +359,7 @@ def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: 
 
 
 def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tuple[Any, NDArray[Any]]:
-    """Return tables whose rows can be taken apart, refused whole: who is held out does not decide what is said."""
+    """Return tables with separable rows; bad ones are refused as a whole, so errors do not depend on the split."""
     io.check_aligned(X=X, y=y)
     for name, table in (("X", X), ("y", y)):
         is_frame = hasattr(table, "iloc") or hasattr(table, "rows")
@@ -373,7 +376,7 @@ def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tupl
         outcomes = io.in_own_words(lambda: np.asarray(y, kind), "y must hold a label for each row of X")
         outcomes = outcomes[:, 0] if outcomes.ndim == 2 and outcomes.shape[1] == 1 else outcomes
     else:
-        # What begins with text would be taken for paths.
+        # Lists that begin with text would be read as paths.
         listed = isinstance(y, list | tuple)
         read = io.as_matrix(y, "y", is_outcome=True) if listed else io.in_memory(y, "y", is_outcome=True, may_copy=True)
         if read is None:
@@ -394,7 +397,7 @@ def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tupl
 def _cautions(
     pick: HeldOutPick, n_models: int, noisy: int, n_held_out: int | None, scoring: Scoring
 ) -> Iterator[tuple[str, type[Warning]]]:
-    """Say where models are mostly noise, as so many said of themselves, or the pick is, as public numbers say."""
+    """Warn if models are mostly noise, by their number of warnings, or if the pick is, by public numbers."""
     if 2 * noisy > n_models:
         yield (
             f"{noisy} of {n_models} candidates are mostly noise, fitted with their part of the budget: what is picked "

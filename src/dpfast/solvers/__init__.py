@@ -37,7 +37,7 @@ __all__ = [
     "quadratic_over_sphere",
 ]
 
-# What else was to be found here is the package's own.
+# All other names here are internal to the package.
 _OTHERS = {
     "best_subset": "SupportScores score_error",
     "certificates": "Minimiser",

@@ -1,8 +1,8 @@
-"""What solvers compute with: checked arrays, threads where they pay, and what rounding leaves.
+"""Tools of the solvers: checked arrays, threads for large batches, and bounds on rounding errors.
 
-Many small problems are solved at a time, in threads if there are enough. Bounds that double arithmetic computes have
-margins for rounding, and vectors that double arithmetic is too poor for are sums of two rows: arithmetic in twice the
-working precision, as in kernels/pairs.h.
+Many small problems are solved at a time, in threads if there are enough. Bounds computed in double arithmetic have
+margins for rounding. Vectors in need of more precision are sums of two rows: arithmetic in twice the working precision,
+as in kernels/pairs.h.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Number = TypeVar("Number", float, FloatArray)
 UNIT = 2.0**-53
 # More than the rounding errors of the few double operations on positive numbers that a bound takes.
 ROUND_UP = 1.0 + 2.0**-40
-# The same for one or two operations, where privacy is calibrated by what comes out.
+# The same for one or two operations, if privacy is calibrated by their result.
 ROUND_UP_ONE = 1.0 + 2.0**-48
 
 _ENTRIES_PER_THREAD = 20_000  # some 0.1 ms of one core: below, starting a thread costs more than it brings
@@ -73,14 +73,14 @@ def sum_of_pairs(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def exact_sum(a: Number, b: Number) -> tuple[Number, Number]:
-    """Return the sum, and what rounding took from it (Knuth)."""
+    """Return the sum, and its rounding error (Knuth)."""
     total = a + b
     added = total - a
     return total, (a - (total - added)) + (b - added)
 
 
 def exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the product, and what rounding took from it (Dekker)."""
+    """Return the product, and its rounding error (Dekker)."""
     a_high, b_high = (134217729.0 * x - (134217729.0 * x - x) for x in (a, b))
     a_low, b_low = a - a_high, b - b_high
     product = a * b

@@ -1,18 +1,18 @@
-"""Least squares by noisy preconditioned descent, averaged: what is decided between releases, from public numbers.
+"""Least squares by averaged noisy preconditioned descent: decisions between releases, from released and public numbers.
 
-Every step is told the noisy sum over people of p r', held to a clip: p a row in coordinates of its own, with a 1 as its
-last entry where there is a constant, and r what the coefficients so far leave of its outcomes. Coordinates are whitened
-by what was released of X'X, whose noise joins it as a ridge: a step is Newton's where X'X is resolved, and one of plain
-descent where nothing is. With G the released X'X and g_t the sums at coefficients theta_t,
+Every step receives the noisy sum over people of p r', clipped. Here p is a row in the coordinates of the step, with a 1
+as last entry if there is a constant, and r are the residuals of its outcomes at the current coefficients. Coordinates
+are whitened by the released X'X plus a ridge as large as its noise. So a step is Newton's in directions above the
+noise, and one of plain descent in the others. With G the released X'X and g_t the sums at coefficients theta_t,
 
     theta_(t+1) = theta_t + (G + Lambda)^-1 g_t,    found = mean of theta_t + (G + lambda)^-1 mean of g_t,
 
-means over late steps, each by its precision. A direction that is resolved has then generalised least squares of all of
-them, for each measures G theta by g_t + G theta_t; one that is not has the average of where descent went (Polyak and
-Juditsky 1992). Coefficients are shrunk at last by what their noise is to them (empirical Bayes).
+means over late steps, weighted by precision. In a direction above the noise this is generalised least squares over
+these steps, as each measures G theta by g_t + G theta_t. In the others it is the average of the iterates (Polyak and
+Juditsky 1992). Last, coefficients are shrunk according to their noise (empirical Bayes).
 
-What is clipped is a share of the people: the larger, the less they are to the noise. A step's noisy count of those who
-were clipped says how the next one's clip is to change.
+The clip aims at a share of clipped people: the fewer people relative to the noise, the larger this share. Each step's
+noisy count of clipped people sets the change of the next clip.
 
 Constants were chosen on tables of 400 to 50,000 people, 5 to 30 features, 1 to 20 outcomes, condition 1 to 1,000, with
 rare, skewed and heavy-tailed columns, at epsilon .3, 1 and 3: `benchmarks/accuracy.py` has others.
@@ -35,11 +35,11 @@ FEW = 60.0
 # People times mu, over features^(3/2), from which X'X is released, and the factor from there to where it has its whole
 # share.
 _RESOLVED, _WHOLLY = 1.0, 4.0
-# Ridges in units of the noise's spectrum: before whitening, in a step, and in what is found.
+# Ridges in units of the noise's spectrum: before whitening, in a step, and in the final estimate.
 _FIRST_RIDGE, _STEP_RIDGE, _LAST_RIDGE = 2.0, 4.0, 0.5
-# Of a part that is clipped, what still moves with coefficients across its direction.
+# The share of a clipped part that still moves with coefficients across its direction.
 _TURNS = 0.8
-# An eigenvalue near zero says that the true one is of its noise's size, not that it is zero.
+# An eigenvalue near zero means that the true one is of the size of its noise, not that it is zero.
 _EIGENVALUE_FLOOR = 0.25
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
@@ -53,26 +53,26 @@ _PLAIN_SIZE, _MOMENTUM = 0.5, 0.8
 _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 # How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
 _CLIP_RATE, COUNT_UNIT = 0.4, 0.3
-# Lengths of whitened rows are told by their bins, but for those usual for normal rows.
+# Norms of whitened rows are known by their bins, except those usual for normal rows.
 _USUAL_LENGTH = 1.6
-# A bin stands out of the noise: where noise must not, once in a million fits; and how far below the largest size.
+# Thresholds of a bin above the noise: with one false result in a million fits; and how far below the largest size.
 _STANDS_OUT, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
-# The same for X'X, of which noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
+# The same for X'X. Noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
 _STANDS_OUT_OF_SPECTRUM = 2.5
-# Half-octaves beyond the last bin that stands out in which people may still be.
+# Half-octaves beyond the last bin above the noise that may still contain people.
 _HIDDEN = 2
 # How much farther out the same share of Laplace noise is.
 _HEAVY = 1.7
-# Noise of a count, over people, from which on single bins tell nothing, and how many do together.
+# Noise of a count, over people, from which on single bins are uninformative, and the number to combine then.
 _DROWNS, _WINDOW = 0.03, 4
 # Where more of the people have nothing, the share of the others that is clipped at most.
 _MANY_ZEROS, _FEW_OF_OTHERS = 0.1, 0.15
-# The noise of a count, over people, below which later histograms tell the clip better than counts of the clipped.
+# The noise of a count, over people, below which later histograms give a better clip than counts of the clipped.
 _TELLS_CLIP = 0.05
 # Mean squared coefficients tried, and how unlikely the largest may be that is taken.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 _UNLIKELY = 0.5
-# Of squared noise, what shrinkage leaves: on tables of all kinds, where it is about as large as the signal.
+# Share of squared noise left by shrinkage: on tables of all kinds, with noise about as large as the signal.
 _LEFT = 0.65
 # Standard deviations by which the mean residual may differ from the steps' constant by chance.
 _SKEWED = 1.0
@@ -102,14 +102,14 @@ class Schedule(NamedTuple):
         return (0.5, 1.0) if self.moments > 0.0 else ()
 
 
-# Noise in the mean residual, over what residuals are held to, that is paid for.
+# Noise in the mean residual, relative to the clip of residuals, that is paid for.
 _LEVEL = 0.03
 # Shares of the histograms of residual parts, each, and how many there are where they tell.
 _SIZES, _MOST_SIZES = 0.015, 3
 
 
 def schedule(people: float, mu: float, features: int, *, constant: bool, squares: bool) -> Schedule:
-    """Return the shares for about so many people; X'X has none where it would not be told from noise."""
+    """Return the shares for about this many people; X'X has none if it would not be above the noise."""
     resolution = people * mu / features**1.5
     # The noise of a count, under replace-one.
     tells = math.sqrt(2.0 / _SIZES) / mu < _TELLS_CLIP * people
@@ -142,10 +142,10 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
 
 
 def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy: bool = False) -> float | None:
-    """Return the largest size of the last bin that stands out of the noise; None where none does.
+    """Return the largest size in the last bin above the noise; None if no bin is.
 
-    Far below the largest there can be, it has to stand out by more: all rows are held to it. So it has where the noise
-    is Laplace's.
+    The threshold is higher far below the largest possible size, since all rows are clipped to the result. It is also
+    higher with Laplace noise.
     """
     needed = np.where(sizes < _FAR_BELOW * sizes[-1], _SURELY, _STANDS_OUT) * (_HEAVY if heavy else 1.0)
     found = np.flatnonzero(counts > needed * deviation)
@@ -153,10 +153,10 @@ def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy:
 
 
 def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share: float, people: float) -> float | None:
-    """Return the first size that at most such a share of people are beyond; None where nobody is seen.
+    """Return the first size with at most this share of people beyond it; None if nobody is above the noise.
 
-    The first bin holds those who have nothing, if they stand out: of the others, then, few are to be beyond. Where
-    noise drowns single bins it is the middle of those few adjacent ones that hold most.
+    The first bin counts people at zero. If it is above the noise, the share is of the others. If single bins are below
+    the noise, the result is the middle of the few adjacent bins with the largest count.
     """
     others = counts[1:]
     if deviation > _DROWNS * people:
@@ -187,7 +187,7 @@ class Coordinates:
     xx: FloatArray  # (k, k), released; n times the identity where it is not
     #: Standard deviation of the noise in an entry off its diagonal; 0 where it is not released.
     noise: float
-    #: What noise alike in all coordinates does to predictions.
+    #: Effect on predictions of noise equal in all coordinates.
     cost: float = math.inf
 
     @classmethod
@@ -207,10 +207,10 @@ class Coordinates:
         kept = np.maximum(values, 0.0)
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
-        # Where nothing stands out of the noise, rows may be as long as that hides.
+        # If no eigenvalue is above the noise, rows may be as large as the noise can hide.
         hidden = _EIGENVALUE_FLOOR * ridge * float(np.mean(lengths**2))
         lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)), hidden) / (people * features))
-        # Turned so that few products are needed: noise alike in all coordinates stays so.
+        # Rotated to need few products: noise equal in all coordinates stays equal.
         whitening = _triangular((vectors * lengths) @ vectors.T)
         seen = linalg.block_diag(_symmetric(whitening @ xx @ whitening.T), *([people] if constant else []))
         scaled = noise * float(np.mean(np.sum(whitening**2, axis=1)))
@@ -219,7 +219,7 @@ class Coordinates:
 
     @property
     def stands_out(self) -> bool:
-        """Whether X'X has been told from its noise."""
+        """Whether X'X is above its noise."""
         features = len(self.whitening)
         largest = float(linalg.eigvalsh(self.xx[:features, :features])[-1])
         return 0.0 < _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features) < largest
@@ -238,9 +238,9 @@ class Coordinates:
         return replace(self, xx=_symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
 
     def curved(self, clipped: float, outcomes: int) -> Coordinates:
-        """Return X'X as the sums show it, where they move with coefficients: of the people that are not clipped.
+        """Return X'X of the unclipped people, as the change of the sums with the coefficients shows it.
 
-        The parts of those who are keep their length: of several outcomes they still turn.
+        Clipped contributions keep their norm, but with several outcomes their direction still changes.
         """
         kept = 1.0 - clipped * (1.0 - _TURNS * (1.0 - 1.0 / outcomes))
         return replace(self, xx=kept * self.xx, noise=kept * self.noise)
@@ -266,13 +266,13 @@ class Coordinates:
 
 
 def clipped_share(entries: int, people: float, mu: float) -> float:
-    """Return the share of people to clip, for sums of so many entries: the noise of a step against what is cut off."""
+    """Return the share of people to clip, for sums of this many entries: noise of a step against bias of clipping."""
     noise = (_CLIPPED_SCALE * entries / (_MOST_CLIPPED * people * mu**2)) ** _CLIPPED_POWER
     return float(_MOST_CLIPPED * noise / (noise + _MOST_CLIPPED))
 
 
 def usual_clip(entries: int, outcomes: int, people: float, mu: float) -> float:
-    """Return the clip over the root mean square of what it clips, were residuals of so many outcomes normal."""
+    """Return the clip over the root mean square of the clipped residuals, if those of so many outcomes were normal."""
     return math.sqrt(float(special.chdtri(outcomes, clipped_share(entries, people, mu))) / outcomes)
 
 
@@ -280,7 +280,7 @@ class Steps(NamedTuple):
     """How to descend."""
 
     n_steps: int
-    #: What a step multiplies the sum by, (k, k).
+    #: Factor of the sum in a step, (k, k).
     size: FloatArray
     momentum: float
     #: Part of a whole step that is taken.
@@ -305,7 +305,7 @@ def steps(
     asked: int | None = None,
     damping: float = 1.0,
 ) -> Steps:
-    """Return steps and their number: so many as the slowest direction needs, if not so many as were asked for."""
+    """Return steps and their number: the requested number, or as many as the slowest direction needs."""
     size = len(coordinates.xx)
     if coordinates.noise == 0.0:
         length = 2.0 * _PLAIN_SIZE * damping / (people * len(coordinates.whitening))
@@ -344,7 +344,7 @@ class Position(NamedTuple):
 
 
 def stepped(position: Position, how: Steps, released: FloatArray, deviation: float) -> Position:
-    """Take a step along a released sum whose entries have noise of such a deviation."""
+    """Take a step along a released sum whose entries have noise of this deviation."""
     theta, velocity, thetas, sums, deviations = position
     if len(deviations) >= how.first_averaged:
         weight = max(deviation, _TINY) ** -2.0
@@ -361,7 +361,7 @@ def next_clip(clip: float, beyond: float, share: float) -> float:
 
 
 class Found(NamedTuple):
-    """What descent found: coefficients (k, l), and what is known of their errors."""
+    """Result of the descent: coefficients (k, l) and their error estimates."""
 
     theta: FloatArray
     #: Of a column, from noise in the steps' sums,
@@ -373,11 +373,11 @@ class Found(NamedTuple):
 
 
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
-    """Return what all late steps measured together.
+    """Return the pooled estimate of all late steps.
 
-    In an eigenvector of G with eigenvalue g a step multiplies the distance to what is sought by 1 - s g, s its size,
-    and adds s times its noise; the mean sum is g times the mean distance, and noise, and adds m times that at last. So
-    what is found is linear in what is sought and in the noise of every step, by a recursion from the last one.
+    Along an eigenvector of G with eigenvalue g, a step of size s multiplies the distance to the minimiser by 1 - s g
+    and adds s times its noise. The mean sum is g times the mean distance, plus noise; m times that is added at the end.
+    So the estimate is linear in the minimiser and in the noise of every step, by a recursion from the last step.
     """
     precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
     theta, sums = position.thetas / precision, position.sums / precision
@@ -398,7 +398,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         missed += weights[number] * (1.0 - size * least) ** number
         later = weights[number] + (1.0 - size * least) * later
     missed *= 1.0 - last * least
-    # Noise in X'X meets what is off of coefficients, in every step alike.
+    # Noise in X'X multiplies the error of coefficients, equally in every step.
     of_xx = ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))
     return Found(
         theta + (vectors * last) @ (vectors.T @ sums),
@@ -422,7 +422,7 @@ def _walked(position: Position, how: Steps) -> float:
 
 
 class Shrunk(NamedTuple):
-    """Coefficients (d, l) of features, the covariance of a column from noise, and what was added to X'X in effect."""
+    """Coefficients (d, l) of features, the covariance of a column from noise, and the effective addition to X'X."""
 
     coef: FloatArray
     covariance: FloatArray
@@ -430,10 +430,10 @@ class Shrunk(NamedTuple):
 
 
 def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
-    """Shrink coefficients by what their noise is to them, spread evenly over features as they are summed.
+    """Shrink coefficients according to their noise; a priori all have one variance, in the units of the sums.
 
-    Their mean square is the largest that is not much less likely than the best: more is safer, and loses accuracy
-    where people are few.
+    Their mean square is the largest with a likelihood not much below the maximum. A larger one is safer, but loses
+    accuracy if people are few.
     """
     outcomes = coef.shape[1]
     variances, vectors = linalg.eigh(covariance)
@@ -447,7 +447,7 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
     factors = signal / (signal + variances)
     half = vectors * factors
     kept = _symmetric(half @ (variances[:, None] * half.T))
-    # A ridge p takes of a direction p/(g + p), g what X'X is there.
+    # A ridge p removes p/(g + p) of a direction, g the value of X'X there.
     sizes = np.einsum("ij,ik,kj->j", vectors, xx, vectors)
     ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
     return Shrunk(half @ turned, kept, ridge)
@@ -463,7 +463,7 @@ def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
 
 
 def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
-    """Return what a ridge added to X'X makes of coefficients of least squares."""
+    """Return the least-squares coefficients after adding a ridge to X'X."""
     factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
 
@@ -471,9 +471,9 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
 def constant(
     of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
 ) -> FloatArray:
-    """Pool the steps' constant with a mean of residuals, which is clipped less and so where skew does not reach.
+    """Pool the steps' constant with a mean of residuals, which is clipped less and so has less bias from skew.
 
-    By their precisions; what they differ by beyond a standard deviation is taken to be an error of the former.
+    Weights are precisions. A difference beyond one standard deviation is attributed to the steps' constant.
     """
     own, other = max(variance_of_steps, _TINY), max(variance_of_residuals, _TINY)
     apart = of_residuals - of_steps
@@ -491,7 +491,7 @@ def without_constant(xx: FloatArray, *, has_constant: bool) -> FloatArray:
 
 
 def inverse(matrix: FloatArray) -> FloatArray:
-    """Invert what is known to be regular, without a word on how nearly it is not: that would tell of releases."""
+    """Invert a matrix known to be regular, without a warning on its condition: that would reveal released values."""
     return np.asarray(np.linalg.inv(matrix), np.float64)
 
 

@@ -1,17 +1,17 @@
 """Scores of all supports of one size: the least sum of squares over a box, each within a proved error.
 
-The score of a support G is the least value over ``|theta_j| <= 1`` of ``theta'A theta/2 - g'theta``, A and g the parts
-of ``X'X + ridge I`` and X'y that belong to G: half the least sum of squared residuals, up to y'y/2, which all supports
-share.
+The score of a support G is the least value over ``|theta_j| <= 1`` of ``theta'A theta/2 - g'theta``, with A and g the
+parts of ``X'X + ridge I`` and X'y for G. It is half the least sum of squared residuals, up to y'y/2, a constant for all
+supports.
 
 Over a box the least value is a well-conditioned number, whatever the matrix: changing its entries by E changes it by at
-most half the sum of |E|. So every score comes from a point that a duality gap certifies, and is rarely computed in
-exact rational arithmetic where double arithmetic finds no such point. With C >= sum of |A_jk| and G >= sum of |g_j|
+most half the sum of |E|. So every score comes from a point certified by a duality gap. In the rare cases without such a
+point in double arithmetic, it is computed in exact rational arithmetic. With C >= sum of |A_jk| and G >= sum of |g_j|
 over any support, u = 2^-53 and the sums rounded to double before:
 
 - rounding X'X, X'y and the added ridge moves the least value by at most 1.01 u (C + G);
-- a computed gradient is off by at most (s + 2) u (C + G) in the L1 norm; its half counts in the value, whose own sum
-  adds (s + 2) u (C + 2G)/2; the gap takes twice the gradient's error, and twice as much for its own sum.
+- a computed gradient is off by at most (s + 2) u (C + G) in the L1 norm; half of this enters the value, and the sum of
+  the value adds (s + 2) u (C + 2G)/2. The gap has twice the gradient's error, and twice as much for its sum.
 
 A computed score minus the exact one lies between -e and gap + e with e = 8 (s + 2) u (C + G).
 """

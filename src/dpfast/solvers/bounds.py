@@ -1,13 +1,13 @@
-"""Bounds read off noisy histograms of sizes: the smallest above which there are few people.
+"""Bounds read from noisy histograms of sizes: the smallest one with few people above it.
 
 The people above a bound are counted by a sum of released bins, whose noise grows with the number of bins. So a
-histogram is read by runs of few bins (`_RUNS`). Counts are nonnegative: each run tells at least how many people are
-above the bin before it, and a bound is too small as long as some run above it shows more of them than may be cut off,
-beyond what noise brings in one histogram of a thousand. That would leave out a tail which no run shows with such
-certainty. From there the bound therefore rises while the bins next above hold more people than that by a standard
-deviation; noise can do so too, and makes the bound a bin or two too large.
+histogram is read by runs of few bins (`_RUNS`). Counts are nonnegative, so each run gives a lower limit of the people
+above the bin before it. A bound is too small as long as some run above it shows more people than may be clipped. The
+threshold is exceeded by noise alone in one histogram of a thousand. This rule would miss a tail too thin for any single
+run. So from there the bound rises while the next bins hold more people than that by a standard deviation. Noise can
+cause this too, and makes the bound a bin or two too large.
 
-Where nothing can be told from noise, the bound is the end of the run that holds most, and is marked as a guess.
+If nothing is above the noise, the bound is the end of the run with the largest count, and is marked as a guess.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEXT = 4
 
 
 class LastBin(NamedTuple):
-    """The last of the bins in which, and below which, all but few people are."""
+    """The smallest bin with all but few people in it or below it."""
 
     place: int
     #: Whether the histogram shows people there, beyond noise.
@@ -38,7 +38,7 @@ class LastBin(NamedTuple):
 def last_bin(
     counts: FloatArray, deviation: float, *, share: float, people: float | None = None, heavy: bool = False
 ) -> LastBin:
-    """Find the last bin that is needed if a share of the people may be cut off.
+    """Find the last bin that is needed if a share of the people may be clipped.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def last_bin(
     share : float
         Of the people.
     people : float, optional
-        How many there are; by default what the noisy counts add up to.
+        Number of people; by default the sum of the noisy counts.
     heavy : bool
         Whether the noise is Laplace, and not Gaussian.
     """
@@ -78,19 +78,18 @@ class WithoutZeros(NamedTuple):
     """A histogram without its bin of zeros."""
 
     counts: FloatArray
-    #: Of whom few may be cut off: all, or those who are not zero where most are.
+    #: The people few of whom may be clipped: all, or those with a nonzero size if most are zero.
     people: float
-    #: Whether zeros stand out of the noise.
+    #: Whether the count of zeros is above the noise.
     has_zeros: bool
 
 
 def without_zeros(
     counts: FloatArray, zero: int, deviation: float, *, people: float | None = None, heavy: bool = False
 ) -> WithoutZeros:
-    """Set the bin of zeros apart: a scale is that of what is not zero.
+    """Exclude the bin of zeros: the scale is that of nonzero sizes.
 
-    One in a hundred of all people may be everybody who has anything at all: where the zeros are most, it is one in a
-    hundred of the others.
+    1% of all people may be everyone with a nonzero size. So if most are zero, the rule is 1% of the others.
     """
     total = max(0.0, float(counts.sum()) if people is None else people)
     zeros = float(counts[zero])
@@ -112,10 +111,10 @@ class QuantileBin(NamedTuple):
 
 
 def quantile_bin(counts: FloatArray, share: float, people: float | None = None) -> QuantileBin:
-    """Find the first bin of a released histogram in which, and below which, so many people are.
+    """Find the first bin of a released histogram with this many people in it or below it.
 
-    `people` is how many there are, by default what the noisy counts add up to. People below are counted from either
-    end, and the mean of the two has half the variance.
+    `people` is the number of people, by default the sum of the noisy counts. People below are counted from either end,
+    and the mean of the two has half the variance.
     """
     total = max(float(counts.sum()) if people is None else people, 1.0)
     above = np.append(np.cumsum(counts[:0:-1])[::-1], 0.0)
@@ -126,7 +125,7 @@ def quantile_bin(counts: FloatArray, share: float, people: float | None = None) 
 
 
 def _beyond_noise(length: int, probability: float, heavy: bool) -> float:
-    """Return what noise in a run passes with a small probability, in standard deviations of one bin's."""
+    """Return the level that noise in a run exceeds with a small probability, in standard deviations of one bin."""
     normal = -float(ndtri(probability))
     # The tail of a sum of Laplace noise is that of one of them, to which the others add as normal noise would.
     single = math.log(0.5 / probability) / math.sqrt(2.0) - normal if heavy else 0.0

@@ -1,14 +1,15 @@
 """Probabilities of classes from noisy counts of margins: the posterior mean of a logistic calibration.
 
-Margins are in a public unit of theirs, u. Of two classes the second has the log-odds ``s u + o``: the logarithm of s
-is normal about what the released margins promise, and o, which is mostly near 0, but for rare classes, a mixture of two
-normals. Of several, each class has such log-odds against all others, with the gap from the largest other margin to its
-own for u: they share the slope s, and each has an o. Where margins tell nothing, that leaves every class its base rate.
+Margins u are in a public unit. With two classes, the second has the log-odds ``s u + o``. A priori, the logarithm of s
+is normal about a value expected from the released margins. The offset o is a mixture of two normals: it is mostly near
+0, except for rare classes. With several classes, each has such log-odds against all others. Then u is its margin minus
+the largest other margin; classes share the slope s, and each has an offset o. If margins are uninformative, this leaves
+every class its base rate.
 
 A bin's two counts are those of its rows, a binomial part of them of the class, with noise of a known deviation added to
-each. How many rows a bin has is integrated out, over an exponential law and what lies beyond, up to all rows: were it
-taken for granted, or for any real number, bins that hold nothing but noise would speak of the rate, and loudly so where
-there are few people. What the posterior gives is a function of noisy counts and public numbers.
+each. The number of rows in a bin is integrated out, over an exponential law and the range beyond it, up to all rows. If
+it were taken as known, or as any real number, bins of pure noise would influence the rate, strongly so with few people.
+The posterior is a function of noisy counts and public numbers.
 
 The constants were chosen on eight tables of people and pictures and nine that were made, of 200 to 5,000 rows, at
 epsilon .3, 1 and 3, by the logarithmic loss on held-out rows.
@@ -64,17 +65,17 @@ N_POINTS = len(_KNOTS)
 
 
 def limits(people: float | None, deviation: float) -> FloatArray:
-    """Return where bins of margins end, for so many people and such noise."""
+    """Return the ends of bins of margins, for this many people and this noise."""
     enough = (bins for bins, ratio in _ENOUGH.items() if people is not None and people >= ratio * deviation)
     above = np.array(_LIMITS[_IF_UNKNOWN if people is None else next(enough, 2)])
     return np.concatenate([-above[::-1], [0.0], above])
 
 
 def placed(edges: FloatArray, unit: float, offset: float | None = None) -> FloatArray:
-    """Return where bins of margins end, the outermost too, of edges in a unit as `limits` gives them.
+    """Return the edges of bins of margins, the outermost too, from edges in a unit as `limits` gives them.
 
-    With an `offset` of margins, an intercept, there are a few about it: where rows lie about the origin of the
-    features, margins lie about the offset, and where they are far from it, it is what brings margins back to 0.
+    With an `offset` of margins (an intercept) a few edges are added about it. If rows lie about the origin of the
+    features, margins lie about the offset. If rows lie far from it, the offset brings margins back to 0.
     """
     ends = unit * np.concatenate([[-_OUTERMOST], edges, [_OUTERMOST]])
     if offset is None:
@@ -85,10 +86,10 @@ def placed(edges: FloatArray, unit: float, offset: float | None = None) -> Float
 
 
 def unit_of(counts: FloatArray, ends: FloatArray, unit: float, offset: float | None = None) -> float:
-    """Return the unit in which slopes and offsets of log-odds are what is usual: that of margins, if they lie about 0.
+    """Return the unit for the usual slopes and offsets of log-odds: that of margins, if they lie about 0.
 
-    Where more rows, by noisy counts, lie nearer to a large `offset` than to 0, margins tell little beside it. So they
-    do where people are so few that there are but two bins.
+    If noisy counts show more rows near a large `offset` than near 0, margins are uninformative beside it. The same
+    holds if people are so few that there are only two bins.
     """
     if offset is None:
         return unit

@@ -4,30 +4,30 @@ Minimise f(x) + v'x + p(x), f with curvature between m and M, p convex with a pr
 or a penalty of the caller's.
 
 *Certificate.* The proximal gradient step T with step h <= 1/M contracts by q = 1 - mh towards the minimiser x*, its
-fixed point. If what is computed is within e of T(x), then with r the distance of x from it
+fixed point. If the computed step is within e of T(x), then with r the distance of x from it
 
     ||T(x) - x*|| <= (q r + e)/(1 - q),
 
 so one step from a point proves how good it is. Steps are computed in twice the working precision
-(dpfast.kernels.quadratic_step), so e is some 1e-30 and the bound is decided by r; unless f is a caller's
-that is known to the working precision only.
+(dpfast.kernels.quadratic_step), so e is about 1e-30 and r dominates the bound. The exception is a caller's f known to
+the working precision only.
 
 Guesses are refined by Newton steps whose residuals are computed in twice the precision too, until they are certified.
 
-*Guarantee.* If no guess is certified, accelerated steps in twice the precision are taken, so many that theory proves
-the distance. With gradient errors of norm at most E, N steps after one plain step from within D of x* leave (Schmidt,
+*Guarantee.* If no guess is certified, accelerated steps in twice the precision are taken, as many as the proof of the
+distance needs. With gradient errors of norm at most E, N steps after one plain step from within D of x* leave (Schmidt,
 Le Roux and Bach 2011, proposition 4, with the sum of its geometric series), where rho = 1 - sqrt(m/M),
 
     ||x - x*|| <= sqrt(2 M/m) D rho^(N/2) + 4 sqrt(M/m) E/m.
 
-(After the plain step the objective is within M D^2/2 of its minimum. A computed step is within e of the exact one,
-which is taken as the iterate; what is extrapolated then errs by at most 3 e and its own rounding, and that, times M, is
-the gradient error.) N follows from m, M, the size of the set and the tolerance alone: whether the tolerance is met
-cannot depend on f and v.
+(After the plain step the objective is within M D^2/2 of its minimum. The exact step is taken as the iterate, and the
+computed one is within e of it. The extrapolated point then errs by at most 3 e and its rounding; this, times M, is the
+gradient error.) N follows from m, M, the size of the set and the tolerance alone: whether the tolerance is met cannot
+depend on f and v.
 
-*Large vectors.* Entries of v beyond what the set lets the gradient of f reach decide where x* lies, and v is replaced
-by a vector of bounded size with the same minimiser, exactly (`proximal_bounds.reduced_linear`). So rounding errors are
-bounded by public numbers too.
+*Large vectors.* Entries of v beyond the bound on the gradient of f over the set determine the position of x*. Then v is
+replaced by a vector of bounded size with the same minimiser, exactly (`proximal_bounds.reduced_linear`). So rounding
+errors are bounded by public numbers too.
 
 References
 ----------
@@ -61,7 +61,7 @@ _STEPS_PER_CERTIFICATE = 500
 class Minimiser:
     """A point near the minimiser of a problem, and a proved bound on its L2 distance from it.
 
-    The bound is at most the tolerance asked for. It depends on the problem's data: what is calibrated for privacy uses
+    The bound is at most the requested tolerance. It depends on the problem's data: what is calibrated for privacy uses
     the tolerance.
     """
 
@@ -79,7 +79,7 @@ class Steps(Protocol):
         """Write the gradient of f + v'x."""
 
     def accelerate(self, momentum: float, n_steps: int, x: FloatArray, last: FloatArray) -> None:
-        """Take so many accelerated steps from x and its predecessor, in place."""
+        """Take this many accelerated steps from x and its predecessor, in place."""
 
 
 class Certificate:
@@ -91,9 +91,9 @@ class Certificate:
         self._linear = float(linalg.norm(linear)) * ROUND_UP
 
     def minimiser(self, guesses: Iterable[Guess], start: FloatArray, tolerance: float) -> Minimiser:
-        """Return the first guess that can be refined until it is certified, else what is guaranteed.
+        """Return the first guess certified after refinement, else the guaranteed point.
 
-        A guess is a point, and what finds the face of the point where a step ends, if anything does.
+        A guess is a point and, optionally, a function that finds the face of the point where a step ends.
         """
         try:
             # Guesses may overflow; then they are not certified.

@@ -16,7 +16,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels import projections
 from dpfast.solvers.arrays import finite_array, in_ranges
 
-# Squares of what is measured in them, times or over any sensible constant, neither overflow nor underflow.
+# Squares of values in these limits, times or over any sensible constant, neither overflow nor underflow.
 LARGEST = 2.0**200
 SMALLEST = 2.0**-200
 

@@ -1,9 +1,9 @@
-"""Inverses of noisy second moments, held away from what noise alone decides.
+"""Inverses of noisy second moments, with eigenvalues bounded away from the noise.
 
-Released moments are X'X + E. The spectrum of E, a symmetric matrix of independent entries of known size, fills an
-interval whose edge is known; inside it an eigenvalue says nothing, and its inverse is where noise is amplified. A ridge
-large enough to tame it would shrink the few large eigenvalues too, which carry the signal of a panel. So there is a
-floor as well: no eigenvalue, ridge included, counts for less than it.
+Released moments are X'X + E. E is symmetric with independent entries of known size, so its spectrum fills an interval
+with a known edge. An eigenvalue inside it is uninformative, and its inverse amplifies noise. A ridge large enough to
+prevent this would also shrink the few large eigenvalues, the signal of a panel. So there is a floor as well: smaller
+eigenvalues, ridge included, are raised to it.
 
 Every function takes matrices with any number of leading axes, and solves each.
 """
@@ -23,14 +23,14 @@ from dpfast._arrays import FloatArray
 _FLOOR_OF_EDGE = math.sqrt(2.0)
 # 99th percentile of the Tracy-Widom law of real symmetric matrices.
 _TRACY_WIDOM_99 = 2.0233
-# Of the largest eigenvalue, what rounding makes of one that is zero.
+# Rounding error of a zero eigenvalue, relative to the largest.
 _ROUNDING = 1e-12
-# Share of a path's length that is taken to be noise of its own.
+# Share of a path's norm assumed to be noise of the path itself.
 _OWN_SHARE = 0.02
 
 
 def noise_edge(n_features: int, off_diagonal: float) -> float:
-    """Return where the spectrum of symmetric noise ends, 2 sigma sqrt(d), sigma that of its entries off the diagonal.
+    """Return the edge of the spectrum of symmetric noise, 2 sigma sqrt(d), sigma that of its entries off the diagonal.
 
     Wigner, E. P. (1958). On the distribution of the roots of certain symmetric matrices. Annals of Mathematics 67.
     """
@@ -67,11 +67,11 @@ def components_beyond(xx: FloatArray, threshold: float) -> int:
 
 @dataclass(frozen=True)
 class DenoisedMoments:
-    """What noisy moments most likely came from, where they stand out of the noise.
+    """Estimate of the moments without noise, in the directions above the noise.
 
-    Noise of entries' standard deviation sigma moves an eigenvalue k of d by d moments to k + d sigma^2/k, and turns its
-    eigenvector by an angle whose squared cosine is 1 - d sigma^2/k^2, if it stands out of the noise at all
-    (k > sigma sqrt(d)); otherwise both are lost [1]_. Both are undone here, on average.
+    Let noise with standard deviation sigma in every entry be added to d by d moments. It moves an eigenvalue k above
+    the noise (k > sigma sqrt(d)) to k + d sigma^2/k, and rotates its eigenvector by an angle with squared cosine
+    1 - d sigma^2/k^2. Below the noise both are lost [1]_. This corrects both, on average.
 
     References
     ----------
@@ -87,10 +87,10 @@ class DenoisedMoments:
 
     @classmethod
     def of(cls, xx: FloatArray, off_diagonal: float) -> DenoisedMoments:
-        """Undo what noise does to the spectrum.
+        """Correct the spectrum for the effect of noise.
 
-        What does not stand out is taken to be zero: eigenvalues no larger than noise alone has with a probability of
-        0.01, by the law of Tracy and Widom (the second reference of the class).
+        Eigenvalues below the noise are set to zero: those no larger than the value exceeded by noise alone with a
+        probability of 0.01, by the law of Tracy and Widom (the second reference of the class).
         """
         values, vectors = np.linalg.eigh(xx)
         features = len(xx)
@@ -108,14 +108,14 @@ class DenoisedMoments:
         return matrix
 
     def inside(self, paths: FloatArray) -> FloatArray:
-        """Take columns, such as X'Y, to the directions that stand out, at the length they have in the true ones."""
+        """Project columns, such as X'Y, to the directions above the noise, with their norm in the true ones."""
         projected: FloatArray = self.vectors @ (self.vectors.T @ paths / self.cosines[:, None])
         return projected
 
     def turned_back(self, paths: FloatArray) -> FloatArray:
-        """Give back to the directions that stand out what of columns seems to lie outside since these were turned.
+        """Correct columns for the noise's rotation of the directions above it: part of them seems to lie outside.
 
-        The columns are known without noise, and stay as long as they were, unless that takes more than lies outside.
+        The columns are known without noise. They keep their norm, unless this needs more than lies outside.
         """
         coordinates = self.vectors.T @ paths
         outside = paths - self.vectors @ coordinates
@@ -131,11 +131,11 @@ class DenoisedMoments:
         return squares
 
     def hidden(self, paths: FloatArray, turning: float = 1.0) -> FloatArray:
-        """Return the length that columns have in hidden directions, as far as it is no chance and not their own noise.
+        """Return the norm of columns in hidden directions, beyond chance and the noise of the columns themselves.
 
-        Of what lies outside of the directions that stand out, the turning of these explains up to the 95% limit of a
-        chi-squared variable, and noise of a column's own a share of 2% of its length. `turning` is the variance of the
-        noise that turns directions, in units of that off the diagonal.
+        Rotation by noise explains a part outside of the directions above the noise, up to the 95% limit of a
+        chi-squared variable. Noise of a column itself explains a share of 2% of its norm. `turning` is the variance of
+        the rotating noise, in units of that off the diagonal.
         """
         others = max(len(paths) - len(self.values), 1)
         outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
@@ -146,12 +146,12 @@ class DenoisedMoments:
 
 
 def hidden_reach(energy: float, penalty: float, floor: float) -> float:
-    """Bound what hidden eigenvalues add to a prediction at a penalty, beyond what is left of them at a floor.
+    """Bound the contribution of hidden eigenvalues to a prediction at a penalty, beyond their contribution at a floor.
 
     With X = U diag(sqrt(k)) V', a prediction of X_post from a target t is the sum of (V't)_i sqrt(k_i) (U'X_post)_i
-    over k_i + penalty. So for a target of length 1 in hidden directions the difference is at most
-    ``||X_post|| max_k sqrt(k) (1/(k + penalty) - 1/floor)`` there, `energy` the squared length of the outcomes in
-    hidden directions. Eigenvalues below a millionth of the floor are taken to be zero.
+    over k_i + penalty. So for a target of norm 1 in hidden directions the difference is at most ``||X_post|| max_k
+    sqrt(k) (1/(k + penalty) - 1/floor)`` there, with `energy` the squared norm of the outcomes in hidden directions.
+    Eigenvalues below a millionth of the floor are assumed to be zero.
     """
     if penalty >= floor:
         return 0.0

@@ -1,20 +1,20 @@
 """Noisy gradient descent on classification losses: steps, sizes and clips from public numbers; pure functions.
 
-With z = theta'x the margins of a row, its slope r (minus the loss's derivative in z) is held so that x r' is at most
-half as long as the longest row's is where theta is 0. Noise is in proportion to that clip. Beyond it a loss goes on as
-a straight line, nearly: rows on the wrong side pull no harder than those in doubt.
+A row has the margins z = theta'x and the slope r, minus the loss's derivative in z. The norm of x r' is clipped to half
+of its value for the longest row at theta = 0. Noise is proportional to that clip. Beyond it a loss is nearly linear:
+rows on the wrong side have no larger gradients than uncertain rows.
 
-Steps go on until the noise that they gathered would, undamped, be a vector of a fixed length in the difference of two
-classes' coefficients, in units of the inverse of the longest row: as long as coefficients that tell classes apart.
-While slopes hardly change, n steps of a size do what one step of their sum does, noise included; so the sum of sizes
-is what matters, and it depends on the noise alone, not on the number of people. More steps follow the slopes as they
-change. Losses here have second derivatives of at most h, so a step of n h B^2/2 times less than 1 never overshoots,
-for any rows of length B; larger ones take the least momentum with which descent is stable (the heavy ball's bound),
-and few people get few steps, many as many as it takes, up to a limit that only a table of many people comes to.
+Steps go on until their accumulated noise, undamped, would reach a fixed norm in the difference of two classes'
+coefficients, in units of the inverse of the longest row. That is the norm of coefficients able to separate classes.
+While slopes hardly change, n equal steps have the same effect as one step of their sum, noise included. So only the sum
+of sizes matters, and it depends on the noise alone, not on the number of people. More steps follow the slopes as they
+change. Losses here have second derivatives of at most h, so a step of n h B^2/2 times less than 1 never overshoots, for
+any rows of length B; larger ones take the least momentum with which descent is stable (the heavy ball's bound). With
+few people there are few steps. With many there are as many as needed, up to a limit reached only with many people.
 
-Late iterates are averaged, which takes out what the last steps' noise leaves (Polyak and Juditsky 1992). These rules,
-their constants one for all tables, sizes and budgets, were within a percent of the best of 200 settings on digits, two
-to ten of them, cancer, wine, pictures and simulated rows, n = 100 to 70,000, epsilon = 0.5 to 4.
+Late iterates are averaged, to reduce the noise of the last steps (Polyak and Juditsky 1992). These rules have the same
+constants for all tables, sizes and budgets. They were within 1% of the best of 200 settings on digits, two to ten of
+them, cancer, wine, pictures and simulated rows, n = 100 to 70,000, epsilon = 0.5 to 4.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Link = Literal["logistic", "softmax"]
 
 #: Length of the noise gathered in the difference of two classes' coefficients, over the inverse of the longest row.
 _GATHERED = 15.0
-#: Slopes are held to this share of what they are where coefficients are 0.
+#: Slopes are clipped to this share of their value at coefficients of 0.
 _CLIPPED = 0.5
 #: Fewest and most steps.
 _FEW, _MANY = 30, 80
@@ -44,7 +44,7 @@ class Descent(NamedTuple):
     """A schedule of steps."""
 
     n_steps: int
-    #: What a step multiplies sums of slopes times rows by.
+    #: Factor of a step for sums of slopes times rows.
     size: float
     momentum: float
 
@@ -73,14 +73,14 @@ def first_slope(link: Link, n_outcomes: int) -> float:
 
 
 def clip(link: Link, n_outcomes: int, row_bound: float) -> float:
-    """Return the length that rows times slopes are held to, for rows no longer than `row_bound`."""
+    """Return the norm to clip rows times slopes to, for rows of norm at most `row_bound`."""
     return _CLIPPED * first_slope(link, n_outcomes) * row_bound
 
 
 def schedule(link: Link, shape: tuple[int, int], row_bound: float, people: float, deviation: float) -> Descent:
-    """Choose steps for about so many people.
+    """Choose steps for about this many people.
 
-    `deviation` is that of the noise in an entry of one sum that had the whole budget, held to the `clip`.
+    `deviation` is that of the noise in an entry of one sum, clipped to `clip` and released with the whole budget.
     """
     features, outcomes = shape
     # Of two outcomes' coefficients; a logistic loss has their difference.
@@ -113,7 +113,7 @@ def agreement(link: Link, shape: tuple[int, int], row_bound: float, people: floa
     that `deviation` in each of D entries.
     """
     features, outcomes = shape
-    # Two of several classes are told apart by their own people.
+    # Two of several classes are separated by their people alone.
     of_two = people if link == "logistic" else 2.0 * people / outcomes
     signal = clip(link, outcomes, row_bound) * math.sqrt(2.0 / (math.pi * features)) * max(of_two, 1.0)
     return 1.0 / math.hypot(1.0, deviation * math.sqrt(features) / signal)

@@ -1,10 +1,10 @@
-"""Limits of a ratio whose denominator may be nothing but noise.
+"""Limits of a ratio with a denominator that may be pure noise.
 
 A numerator and a denominator are known up to normal errors of known size. Whatever the ratio is, numerator minus ratio
-times denominator is normal with mean 0: the ratios for which it is no larger than its quantile are a confidence set at
-the stated level [1]_, however small the denominator is, where no interval about the estimate can be. The set may be an
-interval, all numbers, or all but an interval; the latter is the case where the denominator does not stand out, and so
-where one is found though it is luck. In regression with noisy instruments the same test is that of [2]_.
+times denominator is normal with mean 0. The ratios that keep it below its quantile are a confidence set at the stated
+level [1]_, however small the denominator is; no interval about the estimate has this property. The set may be an
+interval, all numbers, or all but an interval. The last occurs if the denominator is not above the noise, and its
+estimate may be chance. The same test is used in regression with noisy instruments [2]_.
 
 References
 ----------
@@ -32,7 +32,7 @@ class NoisyRatio(NamedTuple):
     covariance: FloatArray
 
     def limits(self, quantile: float, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of what the set has in the ranges [low, high], elementwise; a range's where it has none."""
+        """Return the ends of the set within the ranges [low, high], elementwise; those of the range if it is empty."""
         squared = quantile**2
         # a theta^2 - 2 b theta + c <= 0.
         a = self.denominator**2 - squared * self.denominator_variance
@@ -42,7 +42,7 @@ class NoisyRatio(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = (b - root) / a, (b + root) / a
         first, last = np.minimum(*ends), np.maximum(*ends)
-        # An interval about the estimate; or all but what lies between the roots; or everything.
+        # An interval about the estimate; or all numbers except between the roots; or all numbers.
         inside = np.clip(first, low, high), np.clip(last, low, high)
         below, above = first >= low, last <= high
         outside = np.where(below, low, np.maximum(low, last)), np.where(above, high, np.minimum(high, first))

@@ -1,23 +1,22 @@
-"""What released sums say of the coefficients that they are estimates of, error in all included.
+"""Inference on coefficients from released sums, with errors from all sources.
 
-A ridge against the noise shrinks: its coefficients are off by the known noise, and by what they were shrunk. The second
-part is as unknown as the coefficients, so it enters by its mean square: coefficients are taken to be spread evenly,
-theta ~ N(0, tau^2 I), tau^2 unknown and flat before anything is released, which makes up for its being estimated [1]_.
-X'Y then gives a posterior law: that of unshrunk least squares where the noise is small, of standard deviation tau where
-X'X cannot be told from noise. Limits widen where nothing is known.
+A ridge against the noise shrinks: its coefficients have two errors, the known noise and the shrinkage. The shrinkage is
+as unknown as the coefficients, so it enters by its mean square. The prior is theta ~ N(0, tau^2 I), with a flat prior
+on tau^2 to account for its estimation [1]_. X'Y then gives a posterior. With little noise it is that of unshrunk least
+squares; in directions of X'X below the noise it has the standard deviation tau. Limits are wide in directions without
+information.
 
-For smoothing splines such limits cover the true curve as often as they say on average over its points, though that
-curve is no draw from the prior, since the prior variance tells its mean squared bias [2]_ [3]_. So it is here: limits
-cover their coefficients as often as they say on average over those of a fit, not each of them over many fits: a large
-coefficient among small ones, in a direction that hides, is covered less often, and small ones more often. Where it is
-known how large rows are, coefficients that explain as much as is left unexplained are never taken to be unlikely:
-`least_signal`.
+For smoothing splines such limits have their nominal coverage on average over the points of the true curve, even though
+the curve is no draw from the prior: the prior variance estimates its mean squared bias [2]_ [3]_. The same holds here.
+Coverage is nominal on average over the coefficients of a fit, not for each coefficient over many fits. A large
+coefficient among small ones, in a direction hidden by noise, is covered less often, and small ones more often. If the
+size of rows is known, the prior always allows coefficients that explain half of the variance: `least_signal`.
 
-X'X is known with noise too. Regressed on what was released of it, it is the released matrix with eigenvalues that undo
-what noise does to a spectrum [4]_, 0 where nothing stands out; what is left of it is noise in X'Y - X'X theta, in
-proportion to ||theta||: regression calibration [5]_.
+X'X is known with noise too. Its regression on the released matrix has the same eigenvectors. The eigenvalues are
+corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in
+X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_.
 
-Outcomes are taken to have one variance about their linear function, for all rows.
+Outcomes are assumed to have the same variance about their linear function in all rows.
 
 References
 ----------
@@ -49,7 +48,7 @@ from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
 _SMALLEST, _LARGEST, _TRIED = 1e-2, 1e2, 161
 # Weights of a mixture, to the largest, that are left out.
 _NEGLIGIBLE = 1e-9
-# Bisections of what lies between the lowest and highest quantiles of a mixture's parts.
+# Bisections of the interval between the lowest and highest quantiles of a mixture's parts.
 _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
@@ -57,7 +56,7 @@ _ENERGY_STEPS = 4
 
 
 class Posterior(NamedTuple):
-    """Where coefficients are, given what was released; shapes (l, d)."""
+    """Posterior of the coefficients given the releases; shapes (l, d)."""
 
     center: FloatArray
     deviation: FloatArray  # half of what lies between the quantiles at one standard deviation of a normal law
@@ -70,11 +69,11 @@ class Posterior(NamedTuple):
 class Evidence:
     """Released normal equations X'Y = X'X theta + error of d features and l outcomes, and how large the error is."""
 
-    xx: FloatArray  # (d, d), X'X as its release lets it be expected, or what stands in its place beside such an X'Y
+    xx: FloatArray  # (d, d), X'X as expected from its release, or its replacement beside such an X'Y
     inverse: FloatArray  # (d, d), of the least that X'X may be
     xy: FloatArray  # (d, l)
     covariance: FloatArray  # (m, d, d) of the error, m = l, or 1 for one that all outcomes have
-    spread: float = 0.0  # what noise in X'X adds to it, in units of it, for coefficients of mean square 1
+    spread: float = 0.0  # contribution of noise in X'X, in units of it, for coefficients of mean square 1
     sampling: float = 0.0  # the variance (1 - s/n)/s of a mean, where X'X was estimated from s of n rows
     units: FloatArray | None = None  # (d,): coefficients are for features divided by them
     outcome_unit: float | FloatArray = 1.0  # and for outcomes divided by it, each by its own where there are several
@@ -240,7 +239,7 @@ class _Mixture:
         """Return its mean, spread and limits."""
         tail = (1.0 - level) / 2.0
         spread = (self.quantile(special.ndtr(1.0)) - self.quantile(special.ndtr(-1.0))) / 2.0
-        # Each side by itself: of 1 less what is below 0, rounding would leave nothing, or less.
+        # Each side by itself: 1 less the part below 0 would be rounded to 0 or less.
         origin = np.zeros(self.centers.shape[1])
         opposite = np.minimum(self.below(origin), replace(self, centers=-self.centers).below(origin))
         return Posterior(self.weights @ self.centers, spread, self.quantile(tail), self.quantile(1.0 - tail), opposite)
@@ -257,7 +256,7 @@ class Textbook(NamedTuple):
     def of(
         cls, rows: FloatArray, outcomes: FloatArray, *, functions: FloatArray | None = None, robust: bool = False
     ) -> Textbook:
-        """Fit rows and outcomes; of minimum norm where singular.
+        """Fit rows and outcomes; of minimum norm if singular.
 
         Errors are those of one residual variance, or robust: the sandwich with the rows' own squares (HC0). What is
         told is of `functions` @ coefficients, by default of these themselves.
@@ -294,7 +293,7 @@ def evidence_of_moments(
     outcome_unit: float = 1.0,
     fit_intercept: bool = False,
 ) -> Evidence:
-    """Return what moments tell, as they were released: shrunk ones are not unbiased."""
+    """Return the posterior from moments as released: shrunk ones are not unbiased."""
     if moments.shrinkage is not None:
         raise ValueError("moments must be as they were released")
     reduced = reduced_moments(moments, center, fit_intercept)
@@ -331,9 +330,9 @@ def evidence_of_moments(
 
 
 def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return what eigenvalues of X'X that do not stand out of the noise in its entries may be as small as.
+    """Return how small eigenvalues of X'X below the noise in its entries may be.
 
-    The least of what hides is to their mean as that of a square random matrix to its [6].
+    The ratio of the least hidden eigenvalue to their mean is taken from a square random matrix [6].
     """
     squares = vectors**2
     hidden = np.sqrt(np.mean(squares.T @ variance @ squares, axis=1)) / len(values) ** 2
@@ -356,14 +355,14 @@ def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
     if off_diagonal == 0.0:
         return np.maximum(values, 0.0)
     apart = values[:, None] - values
-    # Neighbours nearer than the noise in an entry are not told apart.
+    # Neighbours nearer than the noise in an entry are not distinguished.
     pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
     mean: FloatArray = np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0)
     return mean
 
 
 def _error_covariance(noise: MomentNoise, shift: FloatArray | None, level: float, features: int) -> FloatArray:
-    """Covariance of the errors of a column of X'Y, but for what noise in X'X times the coefficients adds.
+    """Covariance of the errors of a column of X'Y, without the noise in X'X times the coefficients.
 
     `ridge._coefficient_std` has all of it; `level`, the mean outcome, stands for the prediction at the centre.
     """

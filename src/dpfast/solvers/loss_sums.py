@@ -1,13 +1,13 @@
-"""Sums of losses over rows, and what is known of them without the rows.
+"""Sums of losses over rows, and their constants known without the rows.
 
-Gradients are sums of two doubles, so that what is certified is not limited by the number of rows:
+Gradients are sums of two doubles, so the certified distance is not limited by the number of rows:
 
 - `GeneralisedLinear` sums in twice the working precision (kernels/generalised_linear.c).
-- `CallableLossSum` evaluates slopes in double precision; what rounding there may add to a gradient is bounded from the
-  declared error of a slope and the length of the rows. The sum of slopes times rows is taken in twice the precision: it
+- `CallableLossSum` evaluates slopes in double precision; their rounding error in a gradient is bounded from the
+  declared error of a slope and the norm of the rows. The sum of slopes times rows is taken in twice the precision: it
   is the gradient at 0 of squared losses whose outcomes are minus the slopes.
-- `LeastSquares` knows the moments of the rows, each as the sum of two doubles: the rounding of a moment to one double
-  would move the minimiser by more than what else is lost, in proportion to the number of rows.
+- `LeastSquares` knows the moments of the rows, each as the sum of two doubles: rounding a moment to one double would be
+  the largest error of the minimiser, in proportion to the number of rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DOUBLES_PER_THREAD = 200_000
 
 @dataclass(eq=False)
 class LossBounds:
-    """What is known of a sum of losses in the place of the sum: its constants.
+    """Constants of a sum of losses, used without the sum.
 
     `n_rows` is the number of rows or an upper bound on it; `row_bound` and `outcome_bound` bound the L2 norm of rows
     and the size of outcomes, and are not verified. `by_moments`: a squared loss that is known by moments.
@@ -99,10 +99,10 @@ class LossBounds:
         return self.n_rows * self.row_bound * (of_derivatives + of_sums) * ROUND_UP
 
     def _error_of_moments(self, norm: float) -> float:
-        """Of the product with the rounded moments, and with what rounding took from them.
+        """Error of the products with the rounded moments and with their rounding errors.
 
-        That second product is in double (the L2 norm of the entries' magnitudes is at most their trace); besides, of
-        what is left out and of two sums.
+        The second product is in double (the L2 norm of the entries' magnitudes is at most their trace). Added are the
+        errors of omitted terms and of two sums.
         """
         linear = self.n_rows * self.row_bound * self.outcome_bound * ROUND_UP
         image = self.smoothness * norm
@@ -211,8 +211,8 @@ class CallableLossSum(_RowLosses):
 class LeastSquares(LossBounds):
     """Sum over rows of (y_i - x_i'theta)^2/2 up to a constant, by moments.
 
-    `xx` is the sum of x x', symmetric, `xy` that of x y, each as a sum of two arrays: the nearest doubles first, then
-    what rounding took, to its nearest.
+    `xx` is the sum of x x', symmetric, `xy` that of x y. Each is a sum of two arrays: first the nearest doubles, then
+    the rounding error, itself rounded.
     """
 
     def __init__(self, xx: Pair, xy: Pair, *, n_rows: int, row_bound: float, outcome_bound: float) -> None:

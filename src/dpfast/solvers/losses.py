@@ -1,8 +1,8 @@
 """Generalised linear losses l(x'theta, y), with the bounds on their derivatives that privacy and solvers need.
 
-All are convex and twice continuously differentiable in z = x'theta: squared, logistic, the hinge, Huber and quantile
-losses with their kinks replaced by bends, the logistic and Poisson losses bent so that their slopes are capped, and
-losses given by functions.
+All are convex and twice continuously differentiable in z = x'theta: squared, logistic, hinge, Huber and quantile losses
+smoothed at their non-differentiable points, the logistic and Poisson losses smoothed to cap their slopes, and losses
+given by functions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dpfast.solvers.arrays import ROUND_UP_ONE
 
 LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 
-# Least width of a bend, as a part of the margin or of the threshold. A loss that is narrower differs from a kink by
-# nothing that a table shows, but Newton's steps miss its bends: how long a fit takes would then tell of the rows.
+# Least width of the smoothing, as a part of the margin or of the threshold. A narrower one is indistinguishable from
+# the non-smooth loss in practice, but Newton's steps miss it: the time of a fit would then reveal the rows.
 _LEAST_WIDTH = 2.0**-7
-# The part of a capped slope that a bend takes. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
+# The smoothed part of a capped slope. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
 _BENT = 0.25
 # Further right no row would have any curvature left.
 _LARGEST_SHIFT = 64.0
@@ -40,24 +40,24 @@ class GeneralisedLinearLoss(ABC):
     converted to float64 and broadcast. The result is float64, of the shape they broadcast to, with an entry for each
     pair: nothing is summed or averaged. Sums over the rows of a table are those of solvers/loss_sums.py.
 
-    A formula stands in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
-    exponentials override it in NumPy, whose exponential differs from that of C in the last bit.
+    A formula is in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
+    exponentials override it in NumPy, since NumPy's exponential differs from C's in the last bit.
 
     Attributes
     ----------
     kind : str
         Name by which the kernel knows it.
     is_classification : bool
-        Outcomes are -1 and 1, or of a size below 1: a weight of the row, of whose loss that part counts. The
-        margin yz of a prediction has the sign of y alone in it.
+        Outcomes are -1 and 1, or have a size below 1: this is a weight, and multiplies the loss of the row. The margin
+        yz of a prediction uses the sign of y alone.
     is_of_counts : bool
         Outcomes are 0 or more, and predictions logarithms of their means.
     slope_sign : bool
-        The derivative in the margin yz has the same sign at every z and y, which is then at most 0: privacy counts on
-        it, and asks for less noise.
+        The derivative in the margin yz has the same sign at every z and y: it is at most 0. Privacy relies on it, and
+        needs less noise.
     curvature_fades : bool
-        Where the slope is a part 1 - r of 1, its bound over all z, the second derivative is at most 4 r (1 - r) times
-        its own bound: privacy counts on it, and asks for less convexity.
+        If the slope is a part 1 - r of 1, its bound over all z, the second derivative is at most 4 r (1 - r) times its
+        own bound. Privacy relies on it, and needs less convexity.
     """
 
     kind: ClassVar[str]
@@ -96,7 +96,7 @@ class GeneralisedLinearLoss(ABC):
         """Upper bound on the second derivative."""
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {}
 
     def scaled(self, unit: float) -> GeneralisedLinearLoss:
@@ -105,7 +105,7 @@ class GeneralisedLinearLoss(ABC):
 
     @property
     def largest_outcome_bound(self) -> float:
-        """Largest bound on outcomes next to which no bend is too narrow."""
+        """Largest bound on outcomes for which no smoothing is too narrow."""
         return math.inf
 
     def mean(self, z: ArrayLike) -> FloatArray:
@@ -113,10 +113,10 @@ class GeneralisedLinearLoss(ABC):
         return np.asarray(z, dtype=np.float64)
 
     def probability(self, margin: ArrayLike) -> FloatArray:
-        """Return the probability of the outcome 1 at which a prediction of that margin has the least expected loss.
+        """Return the probability of the outcome 1 for which this margin has the least expected loss.
 
-        Of classification alone. With a(u) the size of the slope at a margin u, p l(u) + (1 - p) l(-u) is stationary
-        where p a(u) = (1 - p) a(-u): p is a(-u)/(a(u) + a(-u)), which grows with u as a falls.
+        For classification alone. With a(u) the size of the slope at a margin u, p l(u) + (1 - p) l(-u) is stationary if
+        p a(u) = (1 - p) a(-u). So p is a(-u)/(a(u) + a(-u)); it grows with u as a falls.
         """
         if not self.is_classification:
             raise TypeError(f"{type(self).__name__} is a loss of regression: it knows of no probability")
@@ -150,13 +150,13 @@ class SquaredLoss(GeneralisedLinearLoss):
 class LogisticLoss(GeneralisedLinearLoss):
     """log(1 + exp(shift - yz)), y in {-1, 1}.
 
-    Where the slope is a, the second derivative is a (1 - a): it fades as the slope nears its bound.
+    At slope a, the second derivative is a (1 - a): it fades as the slope nears its bound.
 
     Parameters
     ----------
     shift : float, default 0.0
-        How far right a margin must be for a slope of a half, from 0 to 64. With a shift, rows near the boundary pull
-        nearly as much as those on its wrong side: the noise that hides a slope of 1 hides less of what they tell.
+        The margin with a slope of a half, from 0 to 64. With a shift, rows near the boundary have nearly the same slope
+        as those on its wrong side. Relative to the noise for a slope of 1 their signal is then stronger.
 
     Examples
     --------
@@ -200,30 +200,29 @@ class LogisticLoss(GeneralisedLinearLoss):
         return 0.25
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"shift": self.shift}
 
 
 @dataclass(frozen=True)
 class CappedLogisticLoss(GeneralisedLinearLoss):
-    """The logistic loss, bent into a line where its slope nears a cap: twice continuously differentiable.
+    """The logistic loss, smoothly continued as a line at a capped slope: twice continuously differentiable.
 
-    Of the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative
-    p (1 - p). At the margin s where p(s) is three quarters of the cap the bend begins: below s the second derivative
-    falls in a line, from p(s) (1 - p(s)) to 0 at s - D, where the slope reaches the cap, to stay there. So
+    At the margin u = yz, the logistic loss has the slope -p(u), p(u) = 1/(1 + exp(u)), and the second derivative p
+    (1 - p). The smoothing begins at the margin s with p(s) three quarters of the cap. Below s the second derivative
+    falls linearly, from p(s) (1 - p(s)) to 0 at s - D. There the slope reaches the cap and stays at it. So
     D = 2 (cap - p(s))/(p(s) (1 - p(s))): two thirds, or more. The slope's size never grows with u, so the loss is
-    convex. As p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most
-    p(s) (1 - p(s)) if p(s) <= 1/2, and 1/4 otherwise.
+    convex. As p is at most p(s) from s on and p (1 - p) grows up to 1/2, the second derivative is at most p(s)
+    (1 - p(s)) if p(s) <= 1/2, and 1/4 otherwise.
 
-    A person far on the wrong side counts for no more than one near the boundary, so less noise hides anybody: about
-    as much less as the cap is below 1. `probability` takes the cap into account, but rows near the boundary are all
-    alike to the loss: where both labels have the slope at its cap, which for a cap below 1/2 is around a margin of 0,
-    it is 1/2.
+    A person far on the wrong side has no larger slope than one near the boundary. So less noise is needed, by about the
+    factor of the cap. `probability` accounts for the cap, but the loss does not distinguish rows near the boundary:
+    `probability` is 1/2 at margins with the capped slope for both labels. For a cap below 1/2 these are around 0.
 
     Parameters
     ----------
     cap : float, default 0.25
-        Largest slope, at least 2**-20 and below 1, which is the logistic loss's.
+        Largest slope, at least 2**-20 and below 1, the largest slope of the logistic loss.
 
     Examples
     --------
@@ -271,18 +270,18 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         return 0.25 if self._start <= 0.0 else float(self.second_derivative(self._start, 1.0)) * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"threshold": self.cap, "start": self._start}
 
     @property
     def _start(self) -> float:
-        """Margin where the bend begins, as a double: the loss is exactly the one that has it."""
+        """Margin at which the smoothing begins, as a double: it defines the loss exactly."""
         slope = (1.0 - _BENT) * self.cap
         return math.log1p(-slope) - math.log(slope)
 
     @property
     def _left(self) -> float:
-        """How far the slope is below the cap where the bend begins."""
+        """How far the slope is below the cap where the smoothing begins."""
         return self.cap - float(_sigmoid(np.asarray(-self._start)))
 
     @property
@@ -292,7 +291,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         return 2.0 * self._left / (slope * (1.0 - slope))
 
     def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Margins, how far they are below the start of the bend, and which part of the bend is left below them."""
+        """Margins, their distances below the start of the smoothing, and the part of its width left below them."""
         margin = _margin(z, y)
         below = np.maximum(self._start - margin, 0.0)
         return margin, below, np.maximum(1.0 - below / self._length, 0.0)
@@ -300,16 +299,16 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True)
 class SmoothedHinge(GeneralisedLinearLoss):
-    """The hinge max(0, 1 - yz), bent where it has its kink: twice continuously differentiable.
+    """The hinge max(0, 1 - yz), smoothed about its non-differentiable point: twice continuously differentiable.
 
     With u = yz and t = (u - 1 + width)/(2 width) the slope in u is -(1 - t)^2 (1 + 2t) for t in [0, 1], -1 left of it,
-    0 right of it. Its derivative 3t(1 - t)/width is 0 at both ends, as it is beyond them. Away from the bend it is the
-    hinge itself, for the slope integrates to -width over the bend, as the hinge's does.
+    0 right of it. Its derivative 3t(1 - t)/width is 0 at both ends, as it is beyond them. Away from the smoothing it is
+    the hinge itself, for the slope integrates to -width over it, as the hinge's does.
 
     Parameters
     ----------
     width : float, default 0.5
-        Half the width of the bend, from 2**-7 on: were it narrower, the time that minimising takes would tell of rows.
+        Half the width of the smoothing, from 2**-7 on: with a narrower one, the time of minimising would reveal rows.
 
     Examples
     --------
@@ -336,13 +335,13 @@ class SmoothedHinge(GeneralisedLinearLoss):
         return 0.75 / self.width * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"width": self.width}
 
 
 @dataclass(frozen=True)
 class SmoothedHuber(GeneralisedLinearLoss):
-    """Huber's loss, bent where its second derivative jumps: twice continuously differentiable.
+    """Huber's loss, smoothed where its second derivative jumps: twice continuously differentiable.
 
     Of the residual r = z - y the second derivative is 1 up to threshold - width, 0 from threshold + width on, and
     linear between, so it is continuous. The slope beyond is the threshold, as Huber's is.
@@ -352,7 +351,7 @@ class SmoothedHuber(GeneralisedLinearLoss):
     threshold : float, default 1.0
         Largest slope.
     width : float, default half the threshold
-        Half the width of the bend, below the threshold, and 2**-7 of it or more: as for `SmoothedHinge`.
+        Half the width of the smoothing, below the threshold, and 2**-7 of it or more: as for `SmoothedHinge`.
 
     Examples
     --------
@@ -389,26 +388,27 @@ class SmoothedHuber(GeneralisedLinearLoss):
         return 1.0
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"threshold": self.threshold, "width": self.width}
 
 
 @dataclass(frozen=True)
 class SmoothedQuantile(GeneralisedLinearLoss):
-    """The quantile (pinball) loss, bent where it has its kink: twice continuously differentiable.
+    """The quantile (pinball) loss, smoothed about its non-differentiable point: twice continuously differentiable.
 
-    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) bent over ``|r| <= width`` as the hinge is:
-    `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second derivative
-    is at most 3/(4 width). Least in expectation is the quantile not of y but of y + width e, where e is independent of
-    it and has the density 3 (1 - e^2)/4 on [-1, 1]: near the quantile of y if the density of y is even over the width.
+    Of the residual r = y - z it is level r + H(r), where H(r) is max(0, -r) smoothed over ``|r| <= width`` as the hinge
+    is: `SmoothedHinge` at the margin 1 + r. So its slope in z lies between -level and 1 - level, and its second
+    derivative is at most 3/(4 width). The expected loss is least at the quantile of y + width e, not of y. Here e is
+    independent of y with the density 3 (1 - e^2)/4 on [-1, 1]. The two quantiles are close if the density of y is even
+    over the width.
 
     Parameters
     ----------
     level : float
         Share of outcomes below the quantile; 0.5 for the median.
     width : float
-        Half the width of the bend, in units of the outcome. An eighth of the bound on outcomes is a good one; less than
-        2**-7 of it is refused where there is noise, as for `SmoothedHinge`.
+        Half the width of the smoothing, in units of the outcome. An eighth of the bound on outcomes is a good one; less
+        than 2**-7 of it is refused where there is noise, as for `SmoothedHinge`.
 
     References
     ----------
@@ -439,13 +439,13 @@ class SmoothedQuantile(GeneralisedLinearLoss):
 
     @property
     def largest_outcome_bound(self) -> float:
-        """Largest bound on outcomes next to which the bend is not too narrow."""
+        """Largest bound on outcomes for which the smoothing is not too narrow."""
         return self.width / _LEAST_WIDTH
 
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative, which grows with z - y."""
         ends = self.derivative([-reach, reach], [outcome_bound, -outcome_bound])
-        # Slopes are what is left of numbers near 1, and as many rounding errors of these.
+        # Slopes are differences of numbers near 1, with as many rounding errors of these.
         return min(max(self.level, 1.0 - self.level), float(np.abs(ends).max()) + 2.0**-50) * ROUND_UP_ONE
 
     def second_derivative_bound(self) -> float:
@@ -453,20 +453,19 @@ class SmoothedQuantile(GeneralisedLinearLoss):
         return 0.75 / self.width * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"width": self.width, "threshold": self.level}
 
 
 @dataclass(frozen=True)
 class PoissonLoss(GeneralisedLinearLoss):
-    """exp(z) - yz for counts y, bent into a line where the rate exp(z) nears the largest: twice differentiable.
+    """exp(z) - yz for counts y, smoothly continued as a line near the largest rate exp(z): twice differentiable.
 
-    The rate is exp(z) up to s, where it is three quarters of `largest`. From there on the second derivative falls in a
-    line from that to 0, which it meets at s + 2/3, where the rate is `largest`, to stay there. So the rate m(z) never
-    falls, the loss is convex, the slope m(z) - y lies between -y and `largest`, and the second derivative is at most
-    three quarters of `largest`: bounds without any constraint. What is estimated is the mean of y, m(x'theta): that of
-    Poisson regression for everybody whose rate is up to three quarters of `largest`, a flatter function of x'theta for
-    those beyond.
+    The rate is exp(z) up to s, where it is three quarters of `largest`. From there on the second derivative falls
+    linearly from that to 0 at s + 2/3. There the rate reaches `largest` and stays at it. So the rate m(z) never falls,
+    the loss is convex, the slope m(z) - y lies between -y and `largest`, and the second derivative is at most three
+    quarters of `largest`: bounds without any constraint. The estimate is the mean of y, m(x'theta). For rates up to
+    three quarters of `largest` that is Poisson regression; beyond, it is a flatter function of x'theta.
 
     Parameters
     ----------
@@ -497,7 +496,7 @@ class PoissonLoss(GeneralisedLinearLoss):
         """Loss of each prediction."""
         within, beyond, rest = self._bend(z)
         left = self._left
-        # The bend is 2 left/(largest - left) long.
+        # The smoothing is 2 left/(largest - left) wide.
         bent = self.largest * beyond - left * left / (self.largest - left) * (2.0 / 3.0) * (1.0 - rest**3)
         return np.asarray(np.exp(within) + bent - np.multiply(y, z))
 
@@ -525,21 +524,21 @@ class PoissonLoss(GeneralisedLinearLoss):
         return np.where(beyond > 0.0, self.largest - self._left * rest**2, np.exp(within))
 
     def parameters(self) -> dict[str, float]:
-        """Return what the kernel has to know besides the kind."""
+        """Return the parameters of the kernel besides the kind."""
         return {"threshold": self.largest, "start": self._start}
 
     @property
     def _start(self) -> float:
-        """Prediction where the bend begins, as a double: the loss is exactly the one that has it."""
+        """Prediction at which the smoothing begins, as a double: it defines the loss exactly."""
         return math.log((1.0 - _BENT) * self.largest)
 
     @property
     def _left(self) -> float:
-        """How far the rate is below the largest where the bend begins."""
+        """How far the rate is below the largest where the smoothing begins."""
         return self.largest - math.exp(self._start)
 
     def _bend(self, z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Predictions up to the start of the bend, how far they are beyond it, and which part of the bend is left."""
+        """Predictions up to the start of the smoothing, their distances beyond it, and the part of its width left."""
         predictions = np.asarray(z, dtype=np.float64)
         beyond = np.maximum(predictions - self._start, 0.0)
         length = 2.0 * self._left / (self.largest - self._left)
@@ -548,19 +547,19 @@ class PoissonLoss(GeneralisedLinearLoss):
 
 @dataclass(frozen=True, eq=False)
 class CallableLoss(GeneralisedLinearLoss):
-    """A loss l(z, y) given by functions of arrays of predictions and outcomes: the way to bring one of one's own.
+    """A loss l(z, y) given by functions of arrays of predictions and outcomes: for losses of the caller's.
 
-    It must be convex and twice continuously differentiable in z, and keep to its bounds, wherever predictions and
-    outcomes may be: at every z without a constraint, up to the longest row times the longest parameters with one, and
-    for every y within the bound on outcomes, to which those of a table are clipped. Privacy rests on that, and a proof
-    is the caller's. `probe` sees what is grossly wrong, and is called before noise is calibrated for such a loss.
+    It must be convex and twice continuously differentiable in z, and within its bounds, for all possible predictions
+    and outcomes. With a constraint, z reaches up to the norm of the longest row times that of the longest parameters;
+    without one, every z is possible. Outcomes y are clipped to their bound. Privacy depends on this, and the caller
+    must prove it. `probe` detects gross errors, and is called before noise is calibrated for such a loss.
 
-    A proof takes a few lines. Of log cosh r, r = z - y, a smooth absolute value, the derivatives in z are tanh r, whose
-    size is below 1 everywhere, and 1 - tanh(r)^2, which is above 0, so the loss is convex, and at most 1, with equality
-    at r = 0. Both are continuous, and the bounds hold without a constraint. (Give one nevertheless, an L2 ball some
-    times as large as parameters may be: noise hides how far slopes may be off by the rounding of predictions, which is
-    bounded over all parameters that are allowed.) Tukey's biweight would have bounded
-    derivatives as well, but its second one is negative for large r: it is not convex, and is refused.
+    A proof takes a few lines. Take log cosh r, r = z - y, a smooth absolute value. Its first derivative in z is tanh r,
+    with a size below 1 everywhere. The second is 1 - tanh(r)^2: above 0, so the loss is convex, and at most 1, with
+    equality at r = 0. Both are continuous, and the bounds hold without a constraint. (Give a constraint nevertheless,
+    an L2 ball a few times as large as the expected parameters. Noise also has to hide the errors of slopes from rounded
+    predictions, and these are bounded over all allowed parameters.) Tukey's biweight would have bounded derivatives as
+    well, but its second one is negative for large r: it is not convex, and is refused.
 
     Parameters
     ----------
@@ -635,7 +634,7 @@ class CallableLoss(GeneralisedLinearLoss):
     def probe(self, outcome_bound: float = 1.0, reach: float = math.inf) -> None:
         """Refuse functions that contradict each other or their bounds at made-up numbers.
 
-        It proves nothing: what happens between the numbers it does not see.
+        It proves nothing: it does not see the values between these numbers.
 
         Parameters
         ----------
@@ -655,7 +654,7 @@ class CallableLoss(GeneralisedLinearLoss):
         sizes = np.geomspace(min(2.0**-12 * outcome_bound, 0.5 * reach), reach, 97)
         offsets = np.concatenate([-sizes, [0.0], sizes])
         z = np.sort(np.clip(np.hstack([offsets + 0.0 * y, offsets + y]), -reach, reach), axis=1)
-        # Small next to bends, but not to the rounding of z and y.
+        # Small next to smoothings, but not to the rounding of z and y.
         steps = np.maximum(2.0**-14 * min(outcome_bound, reach, 1.0), 2.0**-40 * (np.abs(z) + np.abs(y)))
         left, right = np.minimum(z, reach - steps), np.minimum(z, reach - steps) + steps
 
@@ -689,7 +688,7 @@ class CallableLoss(GeneralisedLinearLoss):
                 np.abs(growth - self.second_derivative(0.5 * (left + right), y)) <= rounding,
                 "curvature must be the derivative of slope",
             )
-            # Between the points as well, where a slope is the integral of what is bounded.
+            # Between the points as well, since a slope is the integral of a bounded function.
             between, gaps = np.diff(slopes, axis=1), np.diff(left, axis=1)
             rounding = 2.0 * self.slope_error + 2.0**-48 * self.curvature_bound * (np.abs(left[:, 1:]) + np.abs(y))
             check_that(between >= -rounding, "loss must be convex: its slope falls")

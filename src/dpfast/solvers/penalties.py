@@ -23,7 +23,7 @@ class Proximable(Protocol):
         """Minimiser of ||x - v||^2/2 + step value(x)."""
 
     def prox_error(self, norm: float, step: float) -> float:
-        """Upper bound on the L2 distance of what `prox` returns from the exact minimiser, where ||v|| <= norm."""
+        """Upper bound on the L2 distance of the result of `prox` from the exact minimiser, where ||v|| <= norm."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ElasticNet:
         return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0) / (1.0 + step * self.l2)
 
     def prox_error(self, norm: float, step: float) -> float:
-        """Upper bound on the L2 distance of what `prox` returns from the exact minimiser, where ||v|| <= norm.
+        """Upper bound on the L2 distance of the result of `prox` from the exact minimiser, where ||v|| <= norm.
 
         Entries that are not zero exceed step l1, so rounding it counts no more than rounding v.
         """

@@ -1,4 +1,4 @@
-"""Projection of a noisy X'Y onto what bounded rows can produce with public labels Y.
+"""Projection of a noisy X'Y onto the set possible for bounded rows with public labels Y.
 
 With n rows of norm at most `bound`, X'Y lies in K = {X'Y : ||X||_F <= sqrt(n) bound}, an ellipsoid in the row space of
 Y. Noise lies mostly outside of it: K is thin where the singular values of Y are small, and flat beyond its rank. The
@@ -10,9 +10,9 @@ With YY' = U diag(s^2) U' and h_j = ||G Y' u_j||, either nu = 0 or sum_j h_j^2/(
 multiplier of a quadratic over a ball, in as many terms as Y has positive singular values. The smaller of YY' and
 Y'Y = V diag(s^2) V' is enough, as Y' u_j = s_j v_j. Nothing of the size of X is formed.
 
-The error never grows, as the true X'Y is in K; what it gains is largest where there are more outcomes than rows over
-the root of the number of features. This is post-processing: a function of a released G, the sum rather than the mean
-over rows, and of public numbers.
+The error never grows, as the true X'Y is in K. The gain is largest with more outcomes than rows over the root of the
+number of features. This is post-processing: a function of a released G, the sum rather than the mean over rows, and of
+public numbers.
 
 References
 ----------
@@ -39,7 +39,7 @@ _BLOCK_ENTRIES = 1 << 20  # labels that are converted to float64 at a time: 8 MB
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelFactor:
-    """What the projections of any number of matrices X'Y need to know of the public labels Y: `from_labels`.
+    """Precomputed part of the public labels Y, for projections of any number of matrices X'Y: `from_labels`.
 
     Singular values are positive and ascend. With fewer rows than columns, vectors are U and the labels are kept: Y
     itself, not a copy, so it must not be changed. Otherwise vectors are V.
@@ -93,10 +93,10 @@ class LabelFactor:
         return self._projected(xy, bound)[0]
 
     def project_moments(self, moments: NoisyMoments, bound: float) -> NoisyMoments:
-        """Project X'Y, and say what that leaves of the noise in it.
+        """Project X'Y; return it with its remaining noise.
 
-        With the multiplier nu fixed the projection is linear, G S with S = Y'Y (Y'Y + nu I)^-1: the noise left is
-        known, and the ridge on X'X weighs it as any other. Moments in K already are returned as they are.
+        With the multiplier nu fixed the projection is linear, G S with S = Y'Y (Y'Y + nu I)^-1: the remaining noise is
+        known, and the ridge on X'X treats it as any other. Moments in K are returned unchanged.
         """
         projected, multiplier, coordinates = self._projected(moments.xy, bound)
         if multiplier == 0.0 and self.rank == self.n_outcomes:
@@ -165,7 +165,7 @@ class LabelFactor:
 
 
 def project_cross_moments(xy: ArrayLike, labels: ArrayLike | LabelFactor, bound: float) -> FloatArray:
-    """Project a noisy X'Y onto what rows with ||x|| <= bound can give with public labels (PRIMO's Algorithms 2, 3)."""
+    """Project a noisy X'Y onto the set possible with ||x|| <= bound and public labels (PRIMO's Algorithms 2, 3)."""
     factor = labels if isinstance(labels, LabelFactor) else LabelFactor.from_labels(labels)
     return factor.project(xy, bound)
 
@@ -188,7 +188,7 @@ def _blocks(matrix: NDArray[np.generic]) -> Iterator[tuple[slice, FloatArray]]:
 
 
 def _decompose(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Square roots and vectors of the eigenvalues that are above what rounding leaves of a zero."""
+    """Square roots and vectors of the eigenvalues above the rounding error of a zero."""
     values, vectors = linalg.eigh(gram, driver="evd", check_finite=False)
     kept = values > len(values) * np.finfo(np.float64).eps * float(np.abs(values).max())
     return np.sqrt(values[kept]), np.ascontiguousarray(vectors[:, kept])

@@ -1,4 +1,4 @@
-"""What is known of a problem in advance: the distances that rounding and a number of steps leave.
+"""Bounds known in advance of a problem: the errors from rounding and from a finite number of steps.
 
 All of it follows from public constants; dpfast.solvers.certificates has the theory, kernels/pairs.h the errors of
 single operations. A problem is f(x) + v'x + weight ||x||_1 over a set, f strongly convex and smooth.
@@ -25,7 +25,7 @@ _LARGEST_ENTRY = 2.0**400
 
 @dataclass(frozen=True)
 class ProximalBounds(ABC):
-    """The public constants of a problem, and what follows from them, rounded up."""
+    """The public constants of a problem, and bounds derived from them, rounded up."""
 
     n: int
     strong_convexity: float
@@ -61,7 +61,7 @@ class ProximalBounds(ABC):
     def step_error(self, norm: float, linear: float) -> float:
         """Bound on the distance of a computed step from T of a point of this norm, ||v|| <= linear.
 
-        Besides that of the gradient: of the sums that a projection takes, and of what is added to every entry.
+        It adds to the gradient's error those of the sums in a projection, and of the additions to every entry.
         """
         root = math.sqrt(self.n)
         moved = 2.0 * norm + self.norm + self.step * (self.image + linear)
@@ -96,7 +96,7 @@ class ProximalBounds(ABC):
         return math.ceil(2.0 * math.log(max(start / tolerance, 2.0)) / rate * ROUND_UP) + 1
 
     def momentum_condition(self) -> float:
-        """M/m for the strong convexity that the momentum is that of, rounded up."""
+        """M/m for the strong convexity that the momentum assumes, rounded up."""
         momentum = self.momentum
         return ((1.0 + momentum) / (1.0 - momentum)) ** 2 * ROUND_UP
 
@@ -168,7 +168,7 @@ def checked_linear(name: str, linear: ArrayLike) -> FloatArray:
 
 
 def attainable(function: str, tolerance: float, bounds: ProximalBounds) -> float:
-    """Return a tolerance that can be promised; `function` tells which can."""
+    """Return a tolerance that can be promised; `function` determines its least value."""
     number, smallest = in_range("tolerance", tolerance), bounds.smallest_tolerance()
     if number < smallest:
         raise ValueError(f"tolerance must be at least {smallest:.3g} for these constants ({function}), got {number!r}")
@@ -176,17 +176,17 @@ def attainable(function: str, tolerance: float, bounds: ProximalBounds) -> float
 
 
 def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -> tuple[FloatArray, float, Bounds]:
-    """Return a vector of bounded size and a ridge to add, with which the minimiser is the same, and bounds for them.
+    """Return a vector of bounded size and a ridge to add that keep the minimiser, and bounds for them.
 
     Let B bound the gradient of f over the set, w be the weight.
 
     Over the L1 ball, let the largest |v_i| exceed c by a power of two of at least 4B + w. With every |v_i| lowered by
     c, but not below 0, the multiplier (of the ball, plus w) at the minimiser is at least 3B + w, so |v_i| - c >= 2B
     there where x_i is not 0, with the sign opposite to x_i. Then x and the multiplier plus c satisfy the conditions for
-    v. Where they count, the |v_i| are within a factor 2 of the largest, so the differences from it are exact
-    (Sterbenz), multiples of 2^-51 of the power of two and less than it: what they leave of it is exact too.
+    v. Entries that matter have |v_i| within a factor 2 of the largest, so the differences from it are exact (Sterbenz).
+    They are multiples of 2^-51 of the power of two and less than it, so subtracting them from it is exact too.
 
-    Over a box, the sign of v_i alone decides where x_i lies if |v_i| > B + w.
+    Over a box, the sign of v_i alone determines x_i if |v_i| > B + w.
 
     Over the L2 ball, the multiplier nu of the constraint is at least (||v|| - B - w sqrt(n))/R. If that is positive,
     less than it may be added as a ridge: it is taken from nu.

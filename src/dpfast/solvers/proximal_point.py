@@ -1,9 +1,9 @@
 """Smooth convex problems that need not be strongly convex: the proximal point method.
 
-From x the next point minimises the objective plus (m/2) ||. - x||^2, with an m that is small beside the smoothness:
-`minimise_smooth` does that. Objectives fall, and converge to the least one (Rockafellar 1976); where the objective is
-strongly convex around its minimiser, the distance from it falls by m/(m + mu) each time. No distance is promised: this
-is for minimisers that no privacy rests on.
+From x the next point minimises the objective plus (m/2) ||. - x||^2, by `minimise_smooth`, with m small beside the
+smoothness. Objectives fall, and converge to the least one (Rockafellar 1976). If the objective is strongly convex with
+constant mu around its minimiser, the distance from it falls by m/(m + mu) each time. No distance is promised: privacy
+must not depend on these minimisers.
 
 References
 ----------
@@ -41,8 +41,8 @@ def minimise_convex(
 ) -> FloatArray:
     """Minimise function(x) + penalty(x) + (ridge/2) ||x||^2 over a convex set, strongly convex or not.
 
-    The function's gradient is bounded over the set, or everywhere if there is none; the ridge is at least 0. Where
-    there is no minimiser, returns a point with an objective near the infimum; where there are many, one near 0.
+    The function's gradient is bounded over the set, or everywhere if there is none; the ridge is at least 0. If there
+    is no minimiser, returns a point with an objective near the infimum; if there are many, one near 0.
     """
     n, confined = function.n, penalty is None or isinstance(penalty, ElasticNet)
     l1, l2 = (penalty.l1, penalty.l2) if isinstance(penalty, ElasticNet) else (0.0, 0.0)

@@ -1,9 +1,9 @@
 """Strongly convex quadratics over balls and boxes, with a proved bound on the distance from the minimiser.
 
-Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I: guesses of a Newton method on faces
-(dpfast.solvers.quadratic_faces) are refined and certified in twice the working precision; if none is certified, the
-accelerated method is run for as many steps as are enough for any problem (dpfast.solvers.certificates). In nearly all
-cases the first guess will do.
+Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I. Guesses of a Newton method on faces
+(dpfast.solvers.quadratic_faces) are refined and certified in twice the working precision. If none is certified, the
+accelerated method is run for as many steps as any problem needs (dpfast.solvers.certificates). In nearly all cases the
+first guess will do.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def minimise_quadratic(
 ) -> Minimiser:
     """Minimise x'Ax/2 + v'x + penalty(x) over a convex set, to within a proved distance of the minimiser.
 
-    A is symmetric, with strong_convexity I <= A <= smoothness I, for the matrix of floats that is passed, both from
-    2**-200 to 2**200. That is not verified, and the promise holds if it is true: to be computed from public numbers
-    where privacy relies on the tolerance. Entries of v go up to 2**400 in size.
+    A is symmetric, with strong_convexity I <= A <= smoothness I for the matrix of floats passed, both from 2**-200 to
+    2**200. This is not verified, and the promise holds only if it is true. If privacy relies on the tolerance, compute
+    both constants from public numbers. Entries of v go up to 2**400 in size.
 
     The tolerance is the largest distance from the minimiser, in the L2 norm, at least `smallest_quadratic_tolerance`.
-    Without a constraint, where the minimiser may be of any size, it is a fraction of ||v||/strong_convexity, the
-    largest norm it can have. How long it takes depends on the problem; how close it comes does not. Apart from
+    Without a constraint the minimiser may be of any size, and the tolerance is a fraction of ||v||/strong_convexity,
+    the largest possible norm. How long it takes depends on the problem; how close it comes does not. Apart from
     finiteness, symmetry and the range of v no error depends on the entries of A and v.
 
     Examples

@@ -1,11 +1,11 @@
 """Guesses at the minimiser of a quadratic over a set, in double precision: a semismooth Newton method on faces.
 
-A face are the points that agree in which entries are free, of one sign each, and which are at zero or at a bound, and
-in whether they lie on the sphere of a ball. The minimiser over a face solves a linear system; over the L2 sphere, a
-secular equation. The method takes the face on which a proximal gradient step from x ends, and its minimiser for the
-next x. It ends where the step from the minimiser over a face stays on that face.
+A face is a set of points with the same free entries, of one sign each, the same entries at zero or at a bound, and all
+or none on the sphere of a ball. The minimiser over a face solves a linear system; over the L2 sphere, a secular
+equation. A proximal gradient step from x ends on a face; its minimiser is the next x. The method ends when the step
+from the minimiser over a face stays on that face.
 
-Nothing here is relied on: dpfast.solvers.certificates proves what is returned.
+Nothing here is relied on: dpfast.solvers.certificates proves the result.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class QuadraticProblem:
 
 
 def step_arguments(constraint: Constraint | None, weight: float, bounds: ProximalBounds) -> dict[str, Any]:
-    """Return what ProximalSteps needs to know of a set, a weight and bounds."""
+    """Return the arguments of ProximalSteps for a set, a weight and bounds."""
     names = {type(None): "whole_space", Box: "box", L2Ball: "l2_ball", L1Ball: "l1_ball"}
     box = constraint.bounds(bounds.n) if isinstance(constraint, Box) else None
     return {
@@ -113,7 +113,7 @@ def guesses(problem: QuadraticProblem) -> Iterator[FloatArray]:
 
 
 def _undamped(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray:
-    """Return where the Newton method ends, which may be in circles."""
+    """Return the end of the Newton method; it may cycle."""
     tried: set[tuple[bytes, bytes, bytes, bool]] = set()
     face = Face.after_step(problem, x, step)
     while face.key not in tried and len(tried) < _NEWTON_STEPS:
@@ -188,7 +188,7 @@ class Face:
         return cls(problem, projected, on_boundary)
 
     def moved_onto(self, x: FloatArray) -> FloatArray:
-        """Return x, a sum of two rows, with the entries that are fixed where they are."""
+        """Return x, a sum of two rows, with the fixed entries at their values."""
         moved = np.stack([self._fixed, np.zeros_like(self._fixed)])
         moved[:, self._free] = x[:, self._free]
         return moved
@@ -230,7 +230,7 @@ class Face:
         return added
 
     def shortened(self, start: FloatArray, end: FloatArray, part: float) -> FloatArray:
-        """Return the point a part of the way; entries stay on the kink where they would change their sign."""
+        """Return the point a part of the way; entries that would change their sign stay at zero."""
         x = start + part * (end - start)
         if isinstance(self._problem.constraint, L1Ball) or self._problem.weight > 0.0:
             x[start * x < 0.0] = 0.0

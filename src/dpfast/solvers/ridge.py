@@ -1,8 +1,8 @@
 """Ridge regression: on noisy moments, as post-processing of released matrices and public numbers, or on rows.
 
 The moments are X'X + E and X'Y + F with noise of known size. Three things differ from textbook ridge. The noisy X'X may
-have negative eigenvalues, which no table can have, so they are cut to zero. The penalty is chosen so that the noise,
-whose size is known, is not amplified in directions of small variance. And the error of the coefficients is known.
+have negative eigenvalues, which no table can have, so they are set to zero. The penalty is chosen from the known size
+of the noise, to avoid amplifying it in directions of small variance. And the error of the coefficients is known.
 
 Rows may have had a public centre c subtracted before summing, been divided by public units, and a column of ones may
 have been summed with them. All are undone here: with z = x - c and the augmented row (z, 1), every solution is ridge on
@@ -21,16 +21,16 @@ from scipy import linalg
 
 from dpfast._arrays import FloatArray
 
-# A released eigenvalue near zero says that the true one is of the size of the noise, not that it is zero. The floor
-# is this fraction of sigma sqrt(d/2), the scale of the noise's spectrum: of {1/4, 1/2, 1} the one nearest to the best
+# A released eigenvalue near zero means that the true one is of the size of the noise, not that it is zero. The floor is
+# this fraction of sigma sqrt(d/2), the scale of the noise's spectrum: of {1/4, 1/2, 1} the one nearest to the best
 # penalty in hindsight, over simulated tables of 500 to 200,000 rows, 5 to 64 features, flat to steep spectra.
 _EIGENVALUE_FLOOR = 0.25
 # Penalties tried, in units of sigma sqrt(d): from no effect to shrinking everything to zero.
 _PENALTIES = np.geomspace(1e-3, 1e5, 161)
-# Beyond, a penalty leaves nothing of the coefficients, or all of what noise makes of them.
+# Beyond these, a penalty removes the coefficients completely, or none of their noise.
 _LEAST_PENALTY, _LARGEST_PENALTY = 2.0**-200, 2.0**500
 # Mean squared coefficients are estimated from the directions whose eigenvalue is so many deviations of the noise's
-# spectrum above it, all alike: weighed by its square, one direction that all rows share would speak for all of them.
+# spectrum above it, all alike: weighted by its square, one direction that all rows share would speak for all of them.
 # Of {1/2, 1, 2, 4, 8, 16, 32, 128, inf} squared, the nearest to the best penalty in hindsight, as below.
 _SQUARED_PROMINENCE = 16.0
 # The same, where other directions say next to nothing instead: a column of zeros, where X'X has no more than its noise
@@ -51,8 +51,8 @@ _SIGNAL_MARGIN, _SIZE_MARGIN = 1.5, 2.0
 class MomentNoise:
     """Standard deviations of the noise in the entries of released moments; X'X has symmetric noise.
 
-    `sampling` is no standard deviation: where X'X was estimated from s of n rows, sampled without replacement, it is
-    (1 - s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` leaves it out.
+    `sampling` is no standard deviation. If X'X was estimated from s of n rows, sampled without replacement, it is
+    (1 - s/n)/s, the variance of a mean over such a sample in units of that of one row. `coef_std` does not include it.
     """
 
     diagonal: float
@@ -66,7 +66,7 @@ class MomentNoise:
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """What X'Y was multiplied by after its release, from the right: a symmetric S with eigenvalues up to 1."""
+    """Factor of X'Y after its release, from the right: a symmetric S with eigenvalues up to 1."""
 
     factors: FloatArray  # the eigenvalues of S that are not zero
     lengths: FloatArray  # L2 norms of the columns of S: by how much the noise in each outcome changed
@@ -132,7 +132,7 @@ class Units(NamedTuple):
         return None if center is None else center / self.rows
 
     def of_evidence(self, units: FloatArray | None, features: int) -> dict[str, Any]:
-        """Return what coefficients of rows that were divided by `units` are to be divided and multiplied by."""
+        """Return the divisors and the factors for coefficients of rows divided by `units`."""
         per = np.full(features, self.rows) * (1.0 if units is None else units)
         return {"units": per, "outcome_unit": self.outcomes}
 
@@ -149,7 +149,7 @@ class Units(NamedTuple):
 
 @dataclass(frozen=True)
 class RidgeSolution:
-    """Coefficients, one row an outcome, and what the noise in the moments does to them."""
+    """Coefficients, one row an outcome, and the effect of the noise in the moments on them."""
 
     coef: FloatArray
     intercept: FloatArray
@@ -157,7 +157,7 @@ class RidgeSolution:
     ridge: float  # what was added to the diagonal of X'X
 
     def times(self, units: FloatArray) -> RidgeSolution:
-        """Return the solution for outcomes that are so many times as large, each by its own number."""
+        """Return the solution for outcomes scaled by one factor each."""
         rows = units[:, None]
         return RidgeSolution(rows * self.coef, units * self.intercept, rows * self.coef_std, self.ridge)
 
@@ -175,20 +175,20 @@ def positive_semidefinite(matrix: FloatArray) -> FloatArray:
 def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkage: Shrinkage | None = None) -> float:
     """Penalty that minimises the estimated excess risk caused by the noise, by the penalty and by earlier shrinkage.
 
-    Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none),
-    t = ||theta S||^2/d for the true coefficients theta, taken to be spread evenly over the features,
-    u = <theta, theta S>/d, and v = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance that
-    the noise leaves in a row of (X'Y) S - X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
+    Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none), t = ||theta
+    S||^2/d for the true coefficients theta (assumed to be spread evenly over the features), u = <theta, theta S>/d, and
+    v = cross^2 tr(S^2) + d t (mean squared entry of the noise in X'X) for the variance of the noise in a row of (X'Y)
+    S - X'X theta S. In the eigenbasis the penalty p leaves an excess risk of about
 
         sum_i s_i (s_i^2 t + v)/(s_i + p)^2 - 2 s_i^2 u/(s_i + p)
 
     more than coefficients of zero do. Row i of X'Y S has in expectation the squared norm s_i^2 t + cross^2 tr(S^2), and
     its product with that of X'Y s_i^2 u + cross^2 tr(S): t and u are weighted means over i, less the noise's mean share
-    and one and a half standard deviations of it, for those of two sets of weights that find more.
+    and one and a half standard deviations of it. Two sets of weights are tried, and the larger result is used.
 
-    Where X'X is n/s times the sum over a sample of s of n rows, the error of X'X theta is a sum of n prediction errors
-    times rows: with rows x whose length along theta says nothing of their length elsewhere, its variance in direction i
-    is (1 - s/n)/s times s_i and the sum of squared predictions, t sum_j s_j. It joins v, direction by direction.
+    If X'X is n/s times the sum over a sample of s of n rows, the error of X'X theta is a sum of n prediction errors
+    times rows. If the component of rows along theta is independent of their other components, its variance in direction
+    i is (1 - s/n)/s times s_i and the sum of squared predictions, t sum_j s_j. It joins v, direction by direction.
 
     Without noise it is 0.
     """
@@ -294,7 +294,7 @@ def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> Float
         xx = positive_semidefinite(xx) * np.outer(units, units)
     values, vectors = linalg.eigh(xx)
     damped = np.maximum(values, 0.0) + penalty
-    # The cut-off of the usual pseudo-inverses: what rounding can leave of a zero eigenvalue.
+    # The cut-off of the usual pseudo-inverses: the largest rounding error of a zero eigenvalue.
     cutoff = len(values) * np.finfo(np.float64).eps * float(damped[-1])
     inverse = np.divide(1.0, damped, out=np.zeros_like(damped), where=damped > cutoff)
     response: FloatArray = (vectors * inverse) @ vectors.T
@@ -304,13 +304,13 @@ def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> Float
 def ridge_from_rows(
     rows: FloatArray, outcomes: FloatArray, penalty: float, n_components: int | None = None
 ) -> FloatArray:
-    """Solve (X'X + penalty I) theta = X'Y by the singular values of X, which keeps the accuracy that X'X loses.
+    """Solve (X'X + penalty I) theta = X'Y by the singular values of X, more accurately than from X'X.
 
     At no penalty the minimum-norm solution; `n_components` keeps the largest so many singular values: hard singular
     value thresholding (Amjad, Shah and Shen 2018, Robust Synthetic Control, JMLR 19, Algorithm 1).
     """
     left, singular, right = np.linalg.svd(rows, full_matrices=False)
-    # What rounding can leave of a zero: the cut-off of the usual pseudo-inverses.
+    # The largest rounding error of a zero: the cut-off of the usual pseudo-inverses.
     kept = singular > max(rows.shape) * np.finfo(np.float64).eps * singular[0]
     if n_components is not None:
         kept[n_components:] = False
@@ -360,7 +360,7 @@ def _counted(n: float) -> float:
 
 
 def _held(vector: FloatArray, bound: float) -> FloatArray:
-    """Shorten a vector to a length."""
+    """Clip a vector to a norm."""
     length = float(np.linalg.norm(vector))
     return vector if length <= bound else vector * (bound / length)
 

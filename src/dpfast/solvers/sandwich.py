@@ -1,15 +1,15 @@
-"""What noisy sums of curvatures and scores say of the coefficients that minimise an expected loss.
+"""Inference on the minimiser of an expected loss, from noisy sums of curvatures and scores.
 
-Of people drawn at random, coefficients without noise have the covariance H^-1 J H^-1: H the sum of second derivatives
-of the loss, times x x', and J the sum of squared first ones, whether the model is true or not (Huber 1967; White 1982).
-One step of Newton's from coefficients that are near, along the sum of scores g, ends where minimising would have, but
-for terms of the second order; so noise in the sum, of covariance s^2 I, adds H^-1 s^2 H^-1, and whatever led to the
-coefficients before, noise, a ridge, clipped slopes, is undone.
+For people drawn at random, coefficients without noise have the covariance H^-1 J H^-1, whether the model is true or not
+(Huber 1967; White 1982). H is the sum of second derivatives of the loss times x x', J that of squared first
+derivatives. One Newton step from nearby coefficients, along the sum of scores g, reaches the minimiser up to terms of
+second order. So noise in the sum, of covariance s^2 I, adds H^-1 s^2 H^-1. The step removes earlier errors of the
+coefficients: from noise, a ridge or clipped slopes.
 
-Noise in H, of deviation h off its diagonal, meets the step d that is taken: E d has the covariance
-h^2 (||d||^2 I + d d'). It makes the inverse larger on average, so errors err to the large side. Directions in which H
-does not stand out of its noise are not known: what is found there may be off by as much as coefficients are large, in
-the mean square, and a coefficient that has more than a small part in them is not known either.
+Noise E in H, of deviation h off its diagonal, multiplies the step d: E d has the covariance h^2 (||d||^2 I + d d'). It
+makes the inverse larger on average, so standard errors are overestimated. Directions of H below its noise are not
+identified. The mean squared error there may be as large as that of the coefficients themselves. A coefficient with more
+than a small part in them is not identified either.
 
 References
 ----------
@@ -29,9 +29,9 @@ from scipy import linalg
 
 from dpfast._arrays import FloatArray
 
-# An eigenvalue stands out that is more than so many deviations times the root of their number (Wigner 1955: 2).
+# An eigenvalue is above the noise beyond this many deviations times the root of their number (Wigner 1955: 2).
 _STANDS_OUT = 2.25
-# A coefficient is known whose unit vector has no more than this in directions that are not, squared.
+# A coefficient is identified if its unit vector has no more than this, squared, in unidentified directions.
 _UNSEEN = 0.05
 _TINY = 1e-280
 
@@ -59,13 +59,13 @@ class Errors(NamedTuple):
 
 
 def newton_step(theta: FloatArray, sums: Sums) -> FloatArray:
-    """Return where a step of Newton's ends; directions that do not stand out are taken to be as curved as noise."""
+    """Return the end of a Newton step; directions below the noise are given the noise's curvature."""
     values, vectors = linalg.eigh(sums.curvature)
     return np.asarray(theta + (vectors / np.maximum(values, _least(sums))) @ (vectors.T @ sums.score))
 
 
 def errors(theta: FloatArray, sums: Sums) -> Errors:
-    """Return what the last step says."""
+    """Return the result of the last step."""
     values, vectors = linalg.eigh(sums.curvature)
     seen = values > _least(sums)
     found = newton_step(theta, sums)

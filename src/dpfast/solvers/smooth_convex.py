@@ -1,10 +1,10 @@
 """Smooth strongly convex problems over balls and boxes, with a proved bound on the distance from the minimiser.
 
 Minimise f(x) + v'x + penalty(x) over a set. Guesses come from Newton's method: f is replaced by its quadratic model,
-the model minimised over the set (dpfast.solvers.quadratic_faces), and the step shortened until the objective falls.
-They are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
-method takes over (dpfast.solvers.certificates). A function that is known to the working precision only is served by the
-same way, with the larger tolerance that its own error bound allows.
+the model minimised over the set (dpfast.solvers.quadratic_faces), and the step reduced until the objective falls. They
+are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
+method takes over (dpfast.solvers.certificates). Functions known to the working precision only are handled in the same
+way, with the larger tolerance of their error bound.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BURSTS = (30, 100, 300, 1000, 3000)
 
 
 class SmoothConstants(Protocol):
-    """What is known of f, a smooth convex function, in advance."""
+    """Constants of f, a smooth convex function, known in advance."""
 
     @property
     def n(self) -> int:
@@ -64,7 +64,7 @@ class SmoothConstants(Protocol):
 
 
 class SmoothConvexFunction(SmoothConstants, Protocol):
-    """What `minimise_smooth` asks of f; vectors x of shape (2, n) are the sum of their rows."""
+    """Interface of f for `minimise_smooth`; vectors x of shape (2, n) are the sum of their rows."""
 
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient, of shape (2, n)."""
@@ -90,9 +90,9 @@ def minimise_smooth(
     convexity, and there must be some. A Proximable that is no ElasticNet is taken without a constraint only: proximal
     maps of sums have no general form. Entries of `linear` go up to 2**400 in size.
 
-    Without a constraint, and only then, `reach` bounds the L2 norm of the minimiser. What is found is the minimiser
-    over that ball; with another Proximable, which is not confined to it, the promise is for `linear` no larger than 16
-    times the bound on the gradient.
+    Without a constraint, and only then, `reach` bounds the L2 norm of the minimiser. The result is the minimiser over
+    that ball. Another Proximable is not confined to it; then the promise is for `linear` no larger than 16 times the
+    bound on the gradient.
 
     The tolerance is the largest distance from the minimiser, in the L2 norm: at least `smallest_smooth_tolerance`. How
     long it takes depends on the problem and on `start`; how close it comes does not, as long as the constants of the
@@ -288,7 +288,7 @@ class _Steps:
         yield x, partial(Face, problem)
 
     def _first_order_guesses(self, start: FloatArray) -> Iterator[FloatArray]:
-        """Yield where accelerated steps lead that start anew when they turn back."""
+        """Yield the iterates of accelerated steps, restarted when they turn back."""
         x, last, ahead = in_two_rows(start), in_two_rows(start), in_two_rows(start)
         count = 0
         for burst in _BURSTS:
@@ -320,7 +320,7 @@ class _Steps:
 
 
 def _minimiser_of_model(problem: QuadraticProblem) -> FloatArray:
-    """Return the first guess that a step leaves where it is, else the best of a few."""
+    """Return the first guess unchanged by a step, else the best of a few."""
     best, least = problem.start(), math.inf
     step = problem.bounds.step
     for guess in islice(guesses(problem), 6):

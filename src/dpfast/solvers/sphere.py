@@ -56,7 +56,7 @@ def quadratic_over_ball(
     eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
         In any order; may be repeated, zero or negative.
     coefficients : array_like of shape (n_terms,) or (n_problems, n_terms)
-        Of the linear term. What has one problem only is shared by all of them.
+        Of the linear term. An array for one problem is shared by all.
     radius : float or array_like of shape (n_problems,)
         Positive.
     return_multiplier : bool, default False
@@ -79,9 +79,9 @@ def quadratic_over_ball(
 
     Notes
     -----
-    If the smallest eigenvalue is negative, its coefficients are all zero and the other terms do not reach the radius
-    (the hard case), what is missing is put on the first term of that eigenvalue with a positive sign; its negative is
-    a minimiser too. Terms with zero eigenvalue and zero coefficient are 0 where the minimum is within the ball.
+    The hard case: the smallest eigenvalue is negative, its coefficients are all zero, and the other terms do not reach
+    the radius. Then the first term of that eigenvalue is set to reach the radius, with a positive sign; the opposite
+    sign gives a minimiser too. Terms with zero eigenvalue and zero coefficient are 0 if the minimum is within the ball.
 
     Components above 1e-12 of the radius are accurate to 1e-12 relative, in the hard case and near it too: where double
     precision does not determine the multiplier, twice the precision is used. Coefficients over the radius that are
@@ -139,7 +139,7 @@ def quadratic_over_sphere(
     eigenvalues : array_like of shape (n_terms,) or (n_problems, n_terms)
         In any order; may be repeated, zero or negative.
     coefficients : array_like of shape (n_terms,) or (n_problems, n_terms)
-        Of the linear term. What has one problem only is shared by all of them.
+        Of the linear term. An array for one problem is shared by all.
     radius : float or array_like of shape (n_problems,)
         Positive.
     return_multiplier : bool, default False
@@ -150,9 +150,9 @@ def quadratic_over_sphere(
     Returns
     -------
     x : ndarray of shape (n_terms,) or (n_problems, n_terms)
-        A global minimiser, 2-D if any argument was a batch: in the hard case, where the coefficients of the smallest
-        eigenvalue are all zero and the other terms do not reach the radius, chosen as by `quadratic_over_ball`, whose
-        accuracy and range this has.
+        A global minimiser, 2-D if any argument was a batch, with the accuracy and range of `quadratic_over_ball`. In
+        the hard case (the coefficients of the smallest eigenvalue are all zero, and the other terms do not reach the
+        radius) it is chosen as there.
     multiplier : ndarray of shape () or (n_problems,)
         Only with `return_multiplier`: the nu >= -min(eigenvalues) with (eigenvalues + nu) x = coefficients.
 

@@ -1,13 +1,14 @@
 """Values of states from noisy sums over visits: counts, and returns about a public point in the middle of their range.
 
 A state with count n + e and returns n v + f, e and f noise of known size, is worth v. A quotient alone would be noise
-wherever n is small, so values are drawn towards the pooled return c, that of all visits together:
+wherever n is small, so values are shrunk towards the pooled return c, that of all visits together:
 
 - `ridge_values`: c + (returns - c count)/(count + penalty), one penalty for all states, `automatic_diagonal_ridge`'s.
-  An end of the range that c cannot be told from takes its place: where hardly anybody collects anything, c is noise;
+  If c does not differ from an end of the range by more than the noise, that end replaces it: with hardly any rewards, c
+  is noise;
 - `shrunken_values`: empirical Bayes [1]_ with v normal about c, variance t^2. About c a quotient has the variance
-  u = (f's + c^2 e's)/n^2, so v is drawn to c by u/(u + t^2): states that are visited often hardly, others all the way.
-  c and t^2 are the fixed point of their moment estimates, each state weighed by 1/(u + t^2) and its square.
+  u = (f's + c^2 e's)/n^2, so v is shrunk to c by u/(u + t^2): hardly in frequently visited states, completely in
+  others. c and t^2 are the fixed point of their moment estimates, with states weighted by 1/(u + t^2) and its square.
 
 References
 ----------
@@ -25,14 +26,14 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise, automatic_diagonal_ridge
 
-# Standard deviations within which the pooled return cannot be told from an end of the range. Of {0, 1, 2, 3} the best
-# on games where nearly all returns are there; elsewhere it hardly matters.
+# Standard deviations within which the pooled return is not distinguished from an end of the range. Of {0, 1, 2, 3} the
+# best on games where nearly all returns are there; elsewhere it hardly matters.
 _APART = 3.0
-# The fixed point is near enough after so many steps, or once t^2 moves by less than this part of itself.
+# The fixed point is near enough after this many steps, or once t^2 moves by less than this part of itself.
 _STEPS, _PRECISION = 40, 1e-6
 # t^2 is at least this part of that of values spread evenly over the range: a state visited often keeps its own value.
 _LEAST_SPREAD = 1e-9
-# Counts are certain beyond so many standard deviations of their noise.
+# Counts are certain beyond this many standard deviations of their noise.
 _CERTAIN = 2.0
 # Standard errors by which t^2 is read up for deviations.
 _UP = 1.5
@@ -43,7 +44,7 @@ _TAILS, _LEAST_WITHIN = 0.75, 0.05
 _FARTHEST = 1.25
 # Of states whose counts are fewer standard deviations of their noise little is known by what others are.
 _RARE, _TINY = 3.0, 1e-9
-# Largest mean discount of what was cut that is reckoned with.
+# Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
 
 
@@ -52,7 +53,7 @@ class StateValues(NamedTuple):
 
     #: c.
     pooled: float
-    #: What values are above c, (n_states,).
+    #: Values less c, (n_states,).
     above: FloatArray
     #: Their standard deviation from the noise alone, to first order.
     deviation: FloatArray
@@ -63,7 +64,7 @@ class StateValues(NamedTuple):
 def ridge_values(
     visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float], ridge: float | None
 ) -> StateValues:
-    """Draw values towards the pooled return by one penalty, by default what the noise asks for."""
+    """Shrink values towards the pooled return by one penalty, by default determined by the noise."""
     pooled = _pooled(visits, returns, noise, limits)
     one = math.hypot(noise.cross, pooled * noise.diagonal)
     deviation_of_pooled = one * math.sqrt(len(visits)) / _total(visits, noise)
@@ -92,7 +93,7 @@ def ridge_values(
 def shrunken_values(
     visits: FloatArray, returns: FloatArray, noise: MomentNoise, limits: tuple[float, float]
 ) -> StateValues:
-    """Draw every value towards the pooled return by as much as its own noise asks for: empirical Bayes."""
+    """Shrink every value towards the pooled return according to its noise: empirical Bayes."""
     counts = np.maximum(visits, noise.diagonal)
     quotients = returns / counts
     pooled = _pooled(visits, returns, noise, limits)
@@ -122,7 +123,7 @@ class StateSums(NamedTuple):
     counts: FloatArray
     returns: FloatArray
     squares: FloatArray
-    #: Of discounts of what was cut.
+    #: Of discounts of truncated tails.
     discounts: FloatArray
     #: Standard deviation of the noise in counts and returns, and in the others.
     deviation: float
@@ -136,7 +137,7 @@ class Estimate(NamedTuple):
     variance: float
 
     def merged(self, other: Estimate) -> Estimate:
-        """Return the mean of both, each weighed by the inverse of its variance."""
+        """Return the mean of both, weighted by the inverse of their variances."""
         total = self.variance + other.variance
         value = (self.value * other.variance + other.value * self.variance) / total
         return Estimate(value, self.variance * other.variance / total)
@@ -154,31 +155,33 @@ class Estimate(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """What earlier releases tell of returns about the same point, over the same reach."""
+    """Estimates from earlier releases about the same point, over the same reach."""
 
-    #: The pooled return, what tails are worth, and the mean discount of what was cut.
+    #: The pooled return, the value of tails, and the mean discount of truncated tails.
     pooled: Estimate
     tail: Estimate
     discount: Estimate
-    #: What the tails in the sums were filled with.
+    #: Value used to fill the tails in the sums.
     filled: float
 
 
 def fitted_values(
     sums: StateSums, limits: tuple[float, float], earlier: Earlier, lost: tuple[float, float]
 ) -> StateValues:
-    """Draw every value towards the pooled return by as much as noise, sampling and tails ask for: empirical Bayes.
+    """Shrink every value towards the pooled return according to noise, sampling and tails: empirical Bayes.
 
-    What fills tails is estimated once more, from the pooled return c of all sums: were it the worth of tails too, it
-    would be c = p + d (c - f) with p the pooled return, d the mean discount of what was cut, f what it was filled with.
-    It is as far from what earlier releases tell of tails as values are from each other; both count by their variances.
+    The value of tails is estimated once more, from the pooled return c of all sums. If tails had this value too, it
+    would solve c = p + d (c - f), with p the pooled return, d the mean discount of truncated tails, f the value used to
+    fill them. Its distance from the earlier estimate of tails is assumed to be the spread of values. The two are
+    combined by their variances.
 
     A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
-    of what tails are off. Values are normal about the pooled return, with a variance t^2 that is found by moments over
-    the states that are certainly visited, each weighed by what it tells. Values shrink by t^2 as it can be relied on;
-    their deviations are for one and a half standard errors more of it. They count what a value was moved from its own
-    mean, and what clipping took: `lost` is the mean part of people's weight, as if those who lose it had returns a
-    standard deviation apart, and what returns lost in all, as if it were any one state's.
+    of the error of tails. Values are normal about the pooled return. Their variance t^2 is estimated by moments over
+    the certainly visited states, weighted by information. For shrinking values, t^2 is reduced according to its
+    standard error; for their deviations, one and a half standard errors are added. Deviations include the shrinkage of
+    a value and the bias of clipping. `lost` has two parts. The first is the mean share of people's weight lost, as if
+    those who lose it had returns a standard deviation apart. The second is the total loss of returns, as if it were any
+    one state's.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
@@ -215,14 +218,14 @@ def fitted_values(
         relied = spread**3 / (spread**2 + error**2) if spread > 0.0 else 0.0
         kept = counts * relied / (counts**2 * relied + variances)
         drawn = pooled.value + kept * (returns - pooled.value * sums.counts)
-        # A state's own mean, and its deviation; of rarely visited ones these say nothing.
+        # A state's own mean, and its deviation; for rarely visited states these are uninformative.
         own_error = np.sqrt(variances) / np.maximum(counts, sums.deviation)
         own_mean = np.where(sure, returns / np.maximum(counts, sums.deviation), drawn)
         moved = np.clip(drawn - own_mean, -_FARTHEST * own_error, _FARTHEST * own_error)
         values = np.clip(own_mean + moved, *limits)
         if abs(spread - last) <= _PRECISION * last:
             break
-    # What fills tails is no better than the pooled return for any one state.
+    # The filled tails are no better than the pooled return for any one state.
     tails = (kept * counts * cut) ** 2 * (_TAILS * found + tail.variance)
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
     spreads = visited * found + (1.0 - visited) * even
@@ -235,11 +238,11 @@ def fitted_values(
 def _tail_and_pooled(
     first: Estimate, discount: Estimate, earlier: Earlier, spread: float, limits: tuple[float, float]
 ) -> tuple[Estimate, Estimate]:
-    """Return what tails are worth, and the pooled return with such tails; the spread is that of values."""
+    """Return the value of tails, and the pooled return with such tails; the spread is that of values."""
     share, filled = discount.value, earlier.filled
     fixed = (first.value - share * filled) / (1.0 - share)
     variance = (first.variance + (fixed - filled) ** 2 * discount.variance) / (1.0 - share) ** 2
-    # From here on what is brought together shares noise: the earlier means are in all of it.
+    # From here on combined estimates share noise: the earlier means are in all of them.
     everywhere = Estimate(fixed, variance).joined(earlier.pooled).within(limits)
     tail = earlier.tail.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
     moved = tail.value - filled
@@ -249,7 +252,7 @@ def _tail_and_pooled(
 
 
 def _damped_means(sums: FloatArray, counts: FloatArray, deviation: float, total: float) -> FloatArray:
-    """Return means of numbers in [0, 1], drawn to that of all, which is read one deviation up, as noise asks for."""
+    """Return means of numbers in [0, 1], shrunk according to noise to the mean of all plus one deviation."""
     mean = min(max((float(np.sum(sums)) + deviation * math.sqrt(len(sums))) / total, 1e-9), 1.0)
     kept = counts * mean**2 / ((counts * mean) ** 2 + deviation**2)
     return np.clip(mean + kept * (sums - mean * counts), 0.0, 1.0)

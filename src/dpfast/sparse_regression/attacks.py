@@ -26,7 +26,7 @@ _MOST = 0.99
 _OTHERS = 50
 # Where coefficients are attacked: many others, who keep one this far from its ends.
 _HELD, _HELD_AT = 5000, -0.8
-# A choice says less than noise: so many more outputs, and choices from the sums of each fit.
+# A choice reveals less than noise: this many more outputs, and choices from the sums of each fit.
 _MORE = 12.0
 _CHOICES = 20
 # Largest outcome, where coefficients are attacked: their gradient then hardly depends on them.
@@ -91,7 +91,7 @@ def _pursuit_between(
     Callable[[bool, int], list[tuple[Query, Release]]],
     Callable[[bool, Release], tuple[Query, Any]],
 ]:
-    """Return an estimator of two features, and what runs its first so many stages, with a person or with another.
+    """Return an estimator of two features, and a function that runs its first stages with a person or with another.
 
     Also what returns the second stage and its exact statistic, for a first release.
 
@@ -128,7 +128,7 @@ def _pick_attack(privacy: Privacy) -> Attack:
     side = np.array([1.0, -1.0])
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "pursuit", "selection_share": _MOST}
     estimator, first, given = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), **options)
-    # The clip hangs on counts that were released before, which are the same for both tables here.
+    # The clip depends on counts released before, which are the same for both tables here.
     counted = probe(lambda: first(False, 1)[0][1])
     picks, source = [given(neighbour, counted) for neighbour in (False, True)], noise.resolve_source(None)
 
@@ -145,14 +145,14 @@ def _pick_attack(privacy: Privacy) -> Attack:
     claim, span = record.privacy, record.privacy.epsilon
     beside = " beside a delta" if privacy.delta > 0.0 else ""
     name = f"feature by its score{beside}, {privacy.adjacency}"
-    # Odds that are closer take more outputs to tell apart.
+    # Closer probabilities need more outputs to distinguish.
     return Attack(name, claim, OddsShift(span), seen, (estimator,), effort=max(8.0, 8.0 / span**2))
 
 
 def _residual_attack(privacy: Privacy) -> Attack:
     """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
 
-    An attacker who knows the table knows what was summed, and to which clip, as that hangs on what was released before.
+    An attacker who knows the table knows the sums and the clip, as these depend on earlier releases.
     """
     both = np.ones(2)
     estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)
@@ -249,7 +249,8 @@ def _coefficient_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
         theta = estimator.fit(*tables[neighbour]).releases_[1].values["coef"]
         return np.asarray(linear[neighbour] - curvature[neighbour] * theta)
 
-    # What the person adds to the slope; under add/remove less where the coefficient is nearer to the person's outcome.
+    # The person's contribution to the slope; under add/remove less where the coefficient is nearer to the person's
+    # outcome.
     scale = record.scales["objective"]
     shift = np.array([2.0 * outcome])
     if privacy.adjacency == "add_remove":

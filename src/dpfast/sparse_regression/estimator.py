@@ -1,9 +1,9 @@
 """Private sparse regression: choose a few features privately, then fit them privately.
 
-By pursuit, one feature after the other for what those before leave unexplained, all releases in one budget of mu. Or by
-Kifer, Smith and Thakurta's two-stage algorithm: a support, by the exponential mechanism over all of them or by votes of
-random blocks of rows, then least squares on it by objective perturbation over ``|theta_j| <= 1``. Its stages share the
-budget by basic composition: objective perturbation is not Gaussian-differentially private, so there is no mu to split.
+Mechanism of pursuit: features one by one for the current residuals, all releases in one budget of mu. Or by Kifer,
+Smith and Thakurta's two-stage algorithm: a support, by the exponential mechanism over all of them or by votes of random
+blocks of rows, then least squares on it by objective perturbation over ``|theta_j| <= 1``. Its stages share the budget
+by basic composition: objective perturbation is not Gaussian-differentially private, so there is no mu to split.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.
 
     Privacy: the choice of features and then their coefficients are released, together (epsilon, delta)-differentially
-    private under `adjacency`; every attribute is one of them or computed from them.
+    private under `adjacency`; every attribute is a release or computed from releases.
 
     Parameters
     ----------
@@ -85,35 +85,34 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     n_nonzero : int
         How many features to choose.
     bound_x : float or "private", optional
-        L2 norm of a row of X, at most; longer rows are scaled onto it. "private" has it found within the budget, of
-        which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
-        hundred. By default entries are taken to be within [-1, 1], which asks for less noise where features are many:
-        "pursuit" clips them to that, the others hold the norm of a row's `n_nonzero` largest entries to
-        ``sqrt(n_nonzero)``.
+        L2 norm of a row of X, at most; rows beyond it are clipped to it. "private" finds it within the budget: a tenth
+        is spent on noisy counts of people by the size of their rows. About 1% of the rows are clipped. By default
+        entries are bounded by [-1, 1]; this needs less noise if there are many features. "pursuit" clips entries to
+        that range; the other selectors clip the norm of a row's `n_nonzero` largest entries to ``sqrt(n_nonzero)``.
     bound_y : float or "private", optional
-        Largest size of an outcome, of several the L2 norm; larger ones are shortened. By default `n_nonzero` (times the
-        root of the number of outcomes), which ``|x'theta|`` keeps to.
+        Largest size of an outcome, of several the L2 norm; larger ones are clipped. By default `n_nonzero` (times the
+        root of the number of outcomes), the bound on ``|x'theta|``.
     selector : {"auto", "pursuit", "sample_aggregate", "exponential"} or callable, default "auto"
-        "pursuit" picks the feature most correlated with what those before leave unexplained, fits what it has, and so
-        on; it takes several outcomes, and picks features for all of them. It goes through the table once or twice a
-        feature, and holds outcomes and the features picked in memory; tables that can be read only once, wholly.
-        "exponential" scores all supports, also of features that tell nothing but together, and needs no more than a
-        pass over any table. "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in
-        memory. "auto" is "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices``
-        votes in the lasso's place: it is called from several threads, sees one block of rows as they are, and must not
-        keep, print or log anything of them; where it fails, the block votes for the first features.
+        "pursuit" repeatedly picks the feature most correlated with the current residuals and refits. It takes several
+        outcomes, and picks features for all of them. It reads the table once or twice a feature, and holds outcomes and
+        the picked features in memory; tables readable only once are held whole. "exponential" scores all supports, and
+        so finds features that are informative only together. It needs at most one pass over any table.
+        "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in memory. "auto" is
+        "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices`` replaces the
+        lasso: it is called from several threads, sees one block of rows as they are, and must not keep, print or log
+        anything of them. If it fails, the block votes for the first features.
     n_blocks : int, optional
-        Blocks of "sample_aggregate"; by default the root of the number of rows, which add/remove keeps private: there
-        it must be given.
+        Blocks of "sample_aggregate"; by default the root of the number of rows. Under add/remove that number is
+        private, so `n_blocks` must be given.
     max_supports : int, default 100_000_000
         Most supports that "exponential" scores: some 2 million a second and core for 5 features each.
     selection_share : float, default 0.5
-        Share of the budget for the choice of features, in (0, 1); of "pursuit" for picks alone, not for what they are
-        made by.
+        Share of the budget for the choice of features, in (0, 1); for "pursuit" this is for the picks alone, not for
+        the releases they are based on.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less, of 2**30 at most).
     calibration : {"sound", "paper"}, default "sound"
-        "paper" takes the printed rate, noise and convexity, with a warning where they miss their own claim.
+        "paper" takes the printed rate, noise and convexity, with a warning if they miss their claim.
     random_state, n_threads, ledger
         As for every estimator.
 
@@ -122,13 +121,13 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     support_ : ndarray of shape (n_nonzero,)
         Features chosen, increasing.
     coef_ : ndarray of shape (n_features,) or (n_outcomes, n_features)
-        Coefficients, zero outside of the support; within [-1, 1] but for "pursuit".
+        Coefficients, zero outside of the support; within [-1, 1] except for "pursuit".
     bound_x_, bound_y_ : float
-        Where they are "private": what was found.
+        The bounds found, if they are "private".
     releases_ : tuple of Release
-        All that left the data: counts of people by size, where a bound is found by them; the choice (with the noisy
-        votes, for "sample_aggregate"); then the coefficients. For "pursuit" the stages of every round, then the fit's:
-        how many these are hangs on what was released before.
+        All releases: counts of people by size, for a "private" bound; the choice (with the noisy votes, for
+        "sample_aggregate"); then the coefficients. For "pursuit" the stages of every round, then those of the fit:
+        their number depends on earlier releases.
     privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -170,12 +169,12 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         Parameters
         ----------
         X : table of shape (n_rows, n_features)
-            One person a row: arrays, data frames, Arrow tables, files, or iterables of blocks; but where
-            blocks of rows vote also Dask tables and `dpfast.io.Partitions`, which hold the outcomes.
+            One person a row: arrays, data frames, Arrow tables, files, or iterables of blocks. Dask tables and
+            `dpfast.io.Partitions`, with the outcomes in them, are accepted too, except by "sample_aggregate".
         y : table of shape (n_rows,), (n_rows, 1) or, for "pursuit", (n_rows, n_outcomes)
             Their outcomes, in the same order.
         progress : callable, optional
-            Told how many supports "exponential" has scored, and how many there are.
+            Called with the number of supports "exponential" has scored, and the number of all.
 
         Returns
         -------
@@ -233,11 +232,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         target : float, default 0.1
             Error wanted, as a fraction of the outcome's bound.
         spread : float, default 0.25
-            Assumed mean squared norm of rows on any support as a fraction of its bound; features are taken to be
+            Assumed mean squared norm of rows on any support as a fraction of its bound; features are assumed to be
             uncorrelated.
         signal : float, default 0.5
-            Assumed smallest size of a coefficient that is not 0, at most 1, which "exponential" is to tell from 0; that
-            every block tells it is assumed of "sample_aggregate".
+            Assumed smallest size of a nonzero coefficient, at most 1, to be distinguished from 0 by "exponential". For
+            "sample_aggregate" every block is assumed to distinguish it.
         score : float, default 0.5
             Assumed R^2 without privacy, of coefficients of usual size.
         **parameters
@@ -246,8 +245,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         Returns
         -------
         Plan
-            Expected error, with features that are missed counted as their share of an error of the whole bound, the
-            number of people needed (None if no number is enough), and the R^2 to expect.
+            Expected error (a missed feature contributes its share of an error of the whole bound), the number of people
+            needed (None if no number is enough), and the expected R^2.
 
         Examples
         --------
@@ -295,7 +294,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         check.positive_integer("n_nonzero", self.n_nonzero)
         for name, given in (("bound_x", self.bound_x), ("bound_y", self.bound_y)):
             bound = check.optional(check.positive, name, given)
-            # Beyond, a later release of a pursuit would be refused, for what an earlier one told.
+            # Beyond, a later release of a pursuit would be refused because of the values of an earlier one.
             if bound is not None and not 2.0**-100 <= bound <= 2.0**100:
                 raise ValueError(f"{name} must lie between 2**-100 and 2**100, got {given!r}")
         if isinstance(self.selector, str) or not callable(self.selector):
@@ -333,7 +332,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return math.sqrt(self.n_nonzero) if self.bound_x is None else float(self.bound_x)
 
     def _bounds(self, n_features: int, n_rows: int) -> ObjectiveBounds:
-        """Return what is public of records on the support: of whole rows that are summed for scores, or of theirs."""
+        """Return the public bounds of records: of the whole rows summed for scores, or of rows on the support."""
         size, rows = self.n_nonzero, public_rows(n_rows, self.adjacency)
         if self._way != "exponential":
             return bounds_on_support(size, size, self._bound_on_support, self._bound_y, rows)
@@ -341,7 +340,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return bounds_on_support(size, n_features, bound_x, self._bound_y, rows)
 
     def _pursuit(self, privacy: Privacy, n_features: int, n_rows: int, n_outcomes: int = 1) -> Pursuit:
-        """Calibrate the pursuit: rows are held to a norm that is given, or their entries to [-1, 1]."""
+        """Calibrate the pursuit: rows are clipped to a given norm, or their entries to [-1, 1]."""
         row_bound = math.inf if self.bound_x is None else float(self.bound_x)
         return Pursuit(
             privacy,
@@ -352,7 +351,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             self._bound_y * (math.sqrt(n_outcomes) if self.bound_y is None else 1.0),
             public_rows(n_rows, privacy.adjacency),
             float(self.selection_share),
-            # Counts that bounds were found by have the rest, of which this is no longer a budget of its own.
+            # The counts used to find bounds have the rest; this part is no longer a separate budget.
             by_mu=self._shares_mu or privacy != Privacy(self.epsilon, self.delta, self.adjacency),
         )
 
@@ -362,7 +361,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return self._calibrated(privacy, n_features, n_rows)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> SupportThenFit:
-        """Calibrate both stages; the second takes what basic composition leaves."""
+        """Calibrate both stages; the second takes the rest by basic composition."""
         share, bounds = float(self.selection_share), self._bounds(n_features, n_rows)
         selection: ScoredSelection | VotedSelection
         if self._way == "exponential":
@@ -391,7 +390,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return n_blocks
 
     def _tried_selector(self, n_rows: int, n_features: int) -> Selector:
-        """Return what votes, tried out on made-up numbers: as many as a block has where that is public."""
+        """Return the voting function, tried on made-up numbers: as many as in a block if that is public."""
         way = self._way
         selector = LassoSelector() if isinstance(way, str) else way
         block_rows = n_rows // self._block_count(n_rows) if self.adjacency == "replace_one" else _REHEARSAL_ROWS

@@ -41,7 +41,7 @@ class Sparse(Kind):
             raise ValueError(f"[outcomes] must declare one column with selector = {selector!r}")
 
     def fit(self, model: SparseRegression, job: Job, progress: Progress | None) -> None:
-        """Fit, from a stream that is read as often as the selector asks for."""
+        """Fit, from a stream that is read as often as the selector needs."""
         model.fit(*job.data.tables(progress))
 
     def tables(self, model: SparseRegression, job: Job) -> dict[str, Table]:

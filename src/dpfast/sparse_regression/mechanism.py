@@ -1,8 +1,8 @@
-"""What is public of records on a support of few features, with coefficients ``|theta_j| <= 1``.
+"""Public bounds of records on a support of few features, with coefficients ``|theta_j| <= 1``.
 
 The support is chosen (releases/selection.py), then the coefficients on it are those of objective perturbation over that
-box (releases/minimisers.py), from exact moments. Both see the same bounds. Each mechanism says what error privacy adds,
-from public numbers.
+box (releases/minimisers.py), from exact moments. Both see the same bounds. Each mechanism computes the error due to
+privacy, from public numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WORSE_IF_PURE = 350.0
 
 
 class Errors(NamedTuple):
-    """What to expect, in the units of outcomes."""
+    """Expected errors, in the units of outcomes."""
 
     #: Root mean squared error of predictions on the right support.
     moved: float
@@ -59,7 +59,7 @@ class Errors(NamedTuple):
 def top_entries(size: int) -> RowMap:
     """Scale rows so that the L2 norm of their `size` largest entries is within its root: Algorithm 3, step 3.
 
-    (Algorithm 6 divides by the norm of the whole row instead, which shortens rows more than their bound asks for.)
+    (Algorithm 6 divides by the norm of the whole row instead, which clips rows more than their bound needs.)
     """
     return RowMap(bound=math.sqrt(size), top=size)
 
@@ -86,10 +86,10 @@ def bounds_on_support(
 
 
 def error_of_coefficients(bounds: ObjectiveBounds) -> SplitCost | None:
-    """Return what convexity costs where the number of people is private; None where it is not.
+    """Return the cost of convexity if the number of people is private; None if it is public.
 
-    `ObjectiveBounds.expected_excess` then knows no curvature, and weighs for the fewest people. The coefficients that
-    are of use have many: their error is in proportion to that of the noise and the pull towards 0 together.
+    `ObjectiveBounds.expected_excess` then assumes no curvature, and the fewest people. Useful coefficients come from
+    many people: their error is proportional to the sum of noise and shrinkage.
     """
     if bounds.n_rows is not None:
         return None
@@ -105,7 +105,7 @@ class _ErrorOfCoefficients(SplitCost):
 
 
 class Chosen(NamedTuple):
-    """What the releases of a fit tell."""
+    """Estimates from the releases of a fit."""
 
     features: tuple[int, ...]
     #: Coefficients of these features (k, l).
@@ -115,7 +115,7 @@ class Chosen(NamedTuple):
 
 
 class SparseMechanism(Mechanism[Chosen]):
-    """What both mechanisms are to those who plan."""
+    """Common interface of both mechanisms for planning."""
 
     @property
     @abstractmethod
@@ -128,7 +128,7 @@ class SparseMechanism(Mechanism[Chosen]):
 
 
 class Choices(NamedTuple):
-    """What both stages take of the table: the data owner's."""
+    """Statistics of the table for both stages: the data owner's."""
 
     statistic: Scored | Voters
     loss_on: Callable[[IntArray], LeastSquares]
@@ -196,7 +196,7 @@ class PursuitFit(SparseMechanism):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What all releases cost."""
+        """Privacy cost of all releases."""
         return self.pursuit.privacy
 
     @property
@@ -215,7 +215,7 @@ class PursuitFit(SparseMechanism):
         return lambda: Chosen(*pursued())
 
     def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
-        """Expect of every round what the first is: residuals are normal and as large as all outcomes."""
+        """Expect every round to be like the first: residuals are normal and as large as all outcomes."""
         pursuit = self.pursuit
         size, n_features = pursuit.size, pursuit.shape[0]
         radius = pursuit.radius(size)
@@ -227,7 +227,7 @@ class PursuitFit(SparseMechanism):
         odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
         others = n_features - size
         missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
-        # The fit is of residuals, of features that are taken to be even.
+        # The fit is of residuals, of features assumed to be equally large.
         left = min(math.sqrt(1.0 - R2) * outcome, pursuit.outcome_bound)
         worse = _WORSE_IF_PURE if pursuit.privacy.delta == 0.0 else 1.0
         moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0, worse=worse))
@@ -236,7 +236,7 @@ class PursuitFit(SparseMechanism):
 
 
 def relative_error(mechanism: SparseMechanism, n: int, n_features: int) -> float:
-    """Return the error as a share of predictions, where nothing is known; what is missed is off by all of it."""
+    """Return the expected error as a share of predictions; a missed feature has an error of its whole share."""
     found = mechanism.errors(n, n_features)
     return math.hypot(found.moved / found.prediction, math.sqrt(found.missed))
 
@@ -252,7 +252,7 @@ def planned(
 ) -> Plan:
     """Plan for n people; of an error of the whole bound, as much counts as of the support is missed.
 
-    What is calibrated may hang on the number of people.
+    The calibration may depend on the number of people.
     """
 
     def error(people: int) -> float:

@@ -1,4 +1,4 @@
-"""What a batch job of sparse regression writes: the features chosen, and the coefficients on them."""
+"""Output of a batch job of sparse regression: the features chosen, and the coefficients on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private synthetic control: what would have happened to a target, from donors whose records stay private."""
+"""Private synthetic control: the counterfactual path of a target, from donors with private records."""
 
 from dpfast.synthetic_control.estimator import SyntheticControl
 

@@ -93,7 +93,7 @@ def _step_attack(
     summed: Callable[[FloatArray], FixedPoint],
     step: str | None = None,
 ) -> Attack:
-    """Attack what a step before the moments releases: one donor becomes another, or goes."""
+    """Attack the release of a step before the moments: one donor is replaced, or leaves."""
     others = np.full((1, _N_PRE + 1), 0.01)
     here, there = (np.vstack([others, one]) for one in donors)
     tables = here, others if privacy.adjacency == "add_remove" else there
@@ -147,7 +147,7 @@ def _weight_attack(
     hidden: str,
     recovered: Recovered,
 ) -> Attack:
-    """Attack weights and what is predicted with them: a donor of one value before and 1 after becomes its negative.
+    """Attack weights and the prediction with them: a donor of one value before and 1 after becomes its negative.
 
     The prediction is released in units of the one weight; by that weight's sign, it is the donor's own outcome.
     """

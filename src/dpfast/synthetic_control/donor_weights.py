@@ -2,17 +2,17 @@
 
 *Output perturbation* adds noise to the ridge weights. *Objective perturbation* adds it to their objective, over weights
 within the L1 ball. Either way, once the weights f are public, X_post'f/max|f_i| moves by at most twice a donor's norm
-when one donor is replaced, in as many dimensions as there are post-periods; that is released, and multiplied by the
-public max|f_i| again. (The paper adds noise to every donor's every post-period instead; so do both algorithms here
-where the noise is as printed.)
+when one donor is replaced, in as many dimensions as there are post-periods. This quotient is released, and multiplied
+by the public max|f_i| again. (The paper adds noise to every donor's every post-period instead; so do both algorithms
+here where the noise is as printed.)
 
 Everything here is in scaled units: donors' entries in [-1, 1], or rows scaled onto smaller norms.
 
-*Floating point.* With u = 2^-53, gamma_k = k u/(1 - k u), n donors of norm at most B, t pre-periods and the matrix
-K = X'X + (ridge/2) I of trace at most S = n B^2 + t ridge/2: forming K costs at most gamma_(n+1) S, solving by Cholesky
-gamma_(4t+2) S, both as changes of K in the L2 norm, and the factorisation runs to its end if t (t + 1) u S is small
-against ridge/2 (Higham 2002, (3.13) and theorems 10.3, 10.4, 10.7, which hold for sums in any order, with or without
-fused multiply-add). So the solution is that of a matrix within kappa = 1.1 u (n + (t + 2)^2) S of K, and as
+*Floating point.* Let u = 2^-53 and gamma_k = k u/(1 - k u), with n donors of norm at most B, t pre-periods and the
+matrix K = X'X + (ridge/2) I of trace at most S = n B^2 + t ridge/2. Forming K costs at most gamma_(n+1) S, solving by
+Cholesky gamma_(4t+2) S, both as changes of K in the L2 norm. The factorisation runs to its end if t (t + 1) u S is
+small against ridge/2. (See Higham 2002, (3.13) and theorems 10.3, 10.4, 10.7; they hold for sums in any order, with or
+without fused multiply-add.) So the solution is that of a matrix within kappa = 1.1 u (n + (t + 2)^2) S of K, and as
 ||X K^-1|| <= 1/sqrt(2 ridge), the weights are within
 
     (kappa/sqrt(2 ridge) + gamma_t sqrt(n) B) ||y||/(ridge/2 - kappa)
@@ -79,7 +79,7 @@ _LONGEST_NOISE = 2.0**20
 
 @dataclass(frozen=True)
 class PanelBounds:
-    """What is public of a panel of donors and the target: sizes, norm of the target, largest norms of donors."""
+    """Public facts of a panel of donors and the target: sizes, norm of the target, largest norms of donors."""
 
     n_donors: int
     n_pre: int
@@ -158,24 +158,24 @@ class BoundedPanel:
 
 @dataclass(frozen=True)
 class DonorMechanism(SingleRelease):
-    """What all algorithms share: a release of weights, then one of what these predict."""
+    """Shared by all algorithms: a release of weights, then a release of their prediction."""
 
     bounds: PanelBounds
     noise_scales: DonorNoise
-    #: The paper's lambda, or what takes its place.
+    #: The paper's lambda, or its replacement.
     ridge: float
 
-    #: What the first noise is added to.
+    #: Statistic that the first noise is added to.
     first: ClassVar[Literal["weights", "objective"]]
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What one release costs."""
+        """Privacy cost of one release."""
         return self.noise_scales.privacy
 
     @property
     def expected_error(self) -> float:
-        """Rough root mean square of what privacy adds to a predicted entry."""
+        """Rough root mean square of the privacy error of a predicted entry."""
         return self.noise_scales.expected_error
 
     @property
@@ -186,7 +186,7 @@ class DonorMechanism(SingleRelease):
 
     @property
     def _second(self) -> tuple[str, float]:
-        """What the second noise is added to, and its scale."""
+        """Statistic that the second noise is added to, and its scale."""
         own = self.noise_scales
         return ("donors", own.donor_scale) if self.calibration == "paper" else ("projection", own.projection_scale)
 
@@ -195,7 +195,7 @@ class DonorMechanism(SingleRelease):
         """Draw the first noise, and return the weights."""
 
     def seeds(self, statistic: BoundedPanel) -> tuple[object, ...]:
-        """Return what seeded noise is bound to, besides the target."""
+        """Return the public values that seeded noise is bound to, besides the target."""
         return (self,)
 
     def bound(self, source: noise.BitSource, name: str, statistic: BoundedPanel) -> noise.BitSource:
@@ -203,7 +203,7 @@ class DonorMechanism(SingleRelease):
         return super().bound(source.bound(statistic.target), name, statistic)
 
     def draw(self, statistic: BoundedPanel, source: noise.BitSource) -> Drawn:
-        """Draw the weights, and what they predict."""
+        """Draw the weights, and their prediction."""
         panel = statistic
         second, scale = self._second
         weights = self._weights(panel, source)
@@ -232,7 +232,7 @@ class DonorMechanism(SingleRelease):
 
     @property
     def _remark(self) -> str:
-        """What follows the name in records."""
+        """Suffix of the name in records."""
         return ""
 
 
@@ -250,7 +250,7 @@ def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArr
 
 
 def prediction(release: Release) -> FloatArray:
-    """Compute the prediction of the post-period from what was released."""
+    """Compute the prediction of the post-period from released values."""
     weights = release.values["weights"]
     if "donors" in release.values:
         predicted: FloatArray = release.values["donors"].T @ weights
@@ -259,13 +259,13 @@ def prediction(release: Release) -> FloatArray:
 
 
 def output_half_width(chosen: DonorMechanism, release: Release, level: float) -> float:
-    """Bound how far the prediction of an output perturbation may be from the one without noise, with a probability.
+    """Bound the distance of an output perturbation's prediction from the one without noise, with a probability.
 
-    For each period alone. The noise in the weights reaches a period by the donors' outcomes then, which are private:
-    each is taken to be as far from the middle of the range as it may be, so that the probability is at least `level`.
-    L2-Laplace noise of the two steps is bounded one by one. Gaussian noise is added up as if that of the prediction did
-    not grow with a weight that the first noise made large: of a single donor that may leave 88.5% where 90% is asked
-    for, of two 89.4%, of five or more nothing that shows.
+    The bound holds for each period alone, with probability at least `level`. The noise in the weights is multiplied by
+    the donors' outcomes in that period. These are private, so each is assumed to be as far from the middle of the range
+    as possible. L2-Laplace noise of the two steps is bounded one by one. For Gaussian noise, the sum ignores that noise
+    in the prediction grows with weights made large by the first noise. At a nominal 90%, coverage may therefore be
+    88.5% with a single donor and 89.4% with two. With five or more the loss is too small to measure.
     """
     n, periods = chosen.bounds.n_donors, chosen.bounds.n_post
     weights, scales = release.values["weights"], release.scales
@@ -327,9 +327,9 @@ class OutputPerturbation(DonorMechanism):
 class DonorObjectivePerturbation(DonorMechanism):
     """Algorithm 3 made private: noise in the objective, over the L1 ball, then on the prediction.
 
-    The solver's minimiser is within `tolerance` of the exact one, for every panel and every noise: the number of steps
-    that guarantees it is known before any data are read. It is released with a little L2-Laplace noise that hides the
-    rest, whose share of epsilon is in the release's record.
+    The solver's minimiser is within `tolerance` of the exact one, for every panel and every noise. The number of steps
+    that guarantees this is known before any data are read. A little L2-Laplace noise hides the remaining error. Its
+    share of epsilon is in the release's record.
     """
 
     noise_scales: DonorObjectiveNoise
@@ -347,10 +347,10 @@ class DonorObjectivePerturbation(DonorMechanism):
         curvature: float | None = None,
         gradient: float | None = None,
     ) -> Self:
-        """Calibrate from public numbers; the convexity used may be larger than the ridge asked for, which may be 0.
+        """Calibrate from public numbers; the convexity used may be larger than the requested ridge, which may be 0.
 
-        c and L may be given where every table that could have been keeps to smaller ones than the bounds give; this is
-        taken on trust.
+        c and L may be given if smaller values than those from the bounds hold for every possible table. This is taken
+        on trust.
         """
         n, row = bounds.n_donors, bounds.row_pre
         known = donor_curvature(n, row), donor_gradient(n, row, bounds.target_norm)
@@ -505,7 +505,7 @@ Printed = TypeVar("Printed", bound=DonorNoise)
 
 
 def _claimed(own: Printed, privacy: Privacy, bounds: PanelBounds, ridge: float, in_weights: float) -> Printed:
-    """Return printed noise with what it claims, and with what it does to a predicted entry."""
+    """Return the printed noise with its claimed guarantee and its effect on a predicted entry."""
     n = bounds.n_donors
     in_donors = coordinate_deviation("L2-Laplace", own.donor_scale, n * bounds.n_post)
     norm = bounds.target_norm / math.sqrt(2.0 * ridge)

@@ -1,4 +1,4 @@
-"""Private synthetic control: what would have happened to a target, from donors whose records stay private.
+"""Private synthetic control: the counterfactual path of a target, from donors with private records.
 
 The default mechanism releases moments of donors as rows (mechanism.py, steps.py); predictions for any number of public
 targets, effects, intervals and placebos are computed from them. The paper's own algorithms release the donors'
@@ -75,7 +75,7 @@ _BEYOND = (
 
 
 class _Public(NamedTuple):
-    """What is public of a panel and its target; the number of donors where it is."""
+    """Public facts of a panel and its target, including the number of donors under replace-one."""
 
     n_pre: int
     periods: NDArray[Any]
@@ -96,10 +96,10 @@ class _Public(NamedTuple):
 class SyntheticControl(Placebos, PrivateEstimator):
     """Differentially private synthetic control.
 
-    Privacy: a person is a donor, with all its periods. The donors' moments before the intervention and across it, and
-    before them how long their rows are and, where that pays, their mean path, are released together at
-    (epsilon, delta), under `adjacency`; every prediction is computed from them. ("output" and "objective" release the
-    donors' weights for the target of the fit, and the prediction made with them, under replace-one.) Targets are
+    Privacy: a person is a donor, with all its periods. These are released together at (epsilon, delta), under
+    `adjacency`: noisy counts of donors by the norm of their rows; their mean path, if it pays; and their moments before
+    the intervention and across it. Every prediction is computed from these releases. ("output" and "objective" release
+    the donors' weights for the target of the fit, and the prediction made with them, under replace-one.) Targets are
     public: their own records are not protected.
 
     Parameters
@@ -107,14 +107,14 @@ class SyntheticControl(Placebos, PrivateEstimator):
     epsilon, delta
         As for every estimator.
     bound : float, tuple of (low, high) or "private", default 1.0
-        Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to
-        [-1, 1], predictions shrink towards its middle or a `center`, and are clipped to it. "private" has
-        it found within the budget, of which a tenth is spent on noisy counts of donors by their largest and their least
-        outcome: it leaves out about one in a hundred at either end.
+        Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to [-1,
+        1], predictions shrink towards its middle or a `center`, and are clipped to it. "private" finds a range within
+        the budget: a tenth of it is spent on noisy counts of donors by their largest and their least outcome. About 1%
+        of donors are beyond the range at either end.
     ridge : float or "auto", default "auto"
         The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is the squared length of the longest row
-        before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case no
-        eigenvalue of the released X'X counts for less than the floor that the known noise sets (`noise_floor_`).
+        before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case
+        eigenvalues of the released X'X plus the penalty are at least a floor set by the known noise (`noise_floor_`).
     mechanism : {"cross_section", "output", "objective"}, default "cross_section"
         "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
         noise to the ridge weights of one target, "objective" to their objective over the L1 ball (Algorithms 2 and
@@ -122,46 +122,48 @@ class SyntheticControl(Placebos, PrivateEstimator):
     split : tuple of (epsilon_1, epsilon_2), optional
         For ``calibration="paper"``: the shares of weights and donors; halves by default.
     curvature, gradient : float, optional
-        For "objective": public constants c (the printed algorithm's too) and L that every panel that could have been
-        keeps to, where they are below the exact worst cases for the declared range. Taken on trust.
+        For "objective": public constants c (also used by the printed algorithm) and L, valid for every possible panel,
+        if they are below the exact worst cases for the declared range. Taken on trust.
     row_bound : tuple of (pre, post), "private" or None, default "private"
         L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one); a
-        donor beyond either is scaled down in both, and so weighs less. "private" finds out within the budget how long
-        half of the donors are at most, from noisy counts of donors by their lengths: 1% of mu^2 (of epsilon where delta
-        is 0) for each of up to three, more where donors are few. Where these counts are not certain, and with None,
-        norms are as long as the range allows; so they are where weights are released, or moments repeatedly.
+        donor beyond either is scaled down in both parts by one factor, and so has less weight. "private" finds the
+        median norm within the budget, from noisy counts of donors by norm. Each of up to three such counts takes 1% of
+        mu^2 (of epsilon if delta is 0), or more if donors are few. If these counts are too noisy, and with None, norms
+        are the largest that the range allows. The same holds if weights are released, or moments repeatedly.
     n_components : int or "noise", optional
-        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): so many, or those beyond the noise.
+        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): this many, or those above the noise.
     nonnegative : bool, default False
-        Declares that outcomes are at least 0 (with a single `bound`), which lowers the noise; others are clipped.
+        Declares outcomes to be at least 0 (with a single `bound`). This lowers the noise; negative outcomes are
+        clipped.
     center : float, array of shape (n_periods,), "auto", "target", "private" or None, default "auto"
-        A path in input units about which donors are summed, and towards which predictions shrink: the nearer donors are
-        to it, the less noise is needed. A public one costs nothing; it must not hold what happened to the target after
-        the intervention. That is for "target", its own path, about which donors are summed while predictions shrink
-        towards the middle of the range, as with None. "private" is the donors' mean, released for up to a fifth of the
-        budget. "auto" goes with ``row_bound="private"``: the mean is released where donors are many enough, and is the
-        centre where their lengths about it are at most half of those about the middle. Otherwise it is None.
+        A path in input units. Donors are summed as differences from it, and predictions shrink towards it. The nearer
+        donors are to it, the less noise is needed. A public path costs nothing, but must not use the target's outcomes
+        after the intervention. For a path from the target use "target": donors are summed about it, while predictions
+        shrink towards the middle of the range, as with None. "private" is the donors' mean, released for up to a fifth
+        of the budget. "auto" goes with ``row_bound="private"``: the mean is released if donors are many enough, and
+        becomes the centre if the donors' norms about it are at most half of those about the middle. Otherwise it is
+        None.
     basis : int or array of shape (n_pre, n_features), optional
-        Public paths, in whose span the outcomes before the intervention are looked at: orthonormal columns, or so many
-        polynomials of lowest degree. Fewer features bring less noise.
+        Outcomes before the intervention are projected onto the span of these public paths: orthonormal columns, or this
+        many polynomials of lowest degree. Fewer features bring less noise.
     observation_rate : float, optional
         Declares that entries may be missing (NaN), completely at random, with this public probability of being
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
     placebo_share : float, optional
-        Part of mu^2 (of epsilon where delta is 0), in (0, 1), for a last release: noisy counts of donors by how far
-        their own outcomes are from what is predicted of them. `placebo_ranks` needs it.
+        Share of mu^2 (of epsilon if delta is 0), in (0, 1), for a last release: noisy counts of donors by the ratio of
+        their prediction errors after and before the intervention. `placebo_ranks` needs it.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed Algorithm 2 for "output", which is private but has 12 to 29 times the noise it takes at
-        10 to 100 donors, and the printed Algorithm 3 for "objective", which is **not private**; there is a warning.
+        "paper" uses the printed algorithms and warns. For "output" that is Algorithm 2: private, but with 12 to 29
+        times the noise it needs at 10 to 100 donors. For "objective" it is Algorithm 3, which is **not private**.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_post, n_pre)
         Prediction of each later period from a target's earlier ones, all about `center_`.
     center_ : ndarray of shape (n_periods,)
-        The path that predictions shrink towards, in input units: the middle of the range, or what `center` says.
+        The path to shrink predictions towards, in input units: the middle of the range, or the path given by `center`.
     pre_coef_ : ndarray of shape (n_pre, n_pre)
         The same for the earlier periods themselves.
     weights_ : ndarray of shape (n_donors,)
@@ -172,7 +174,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     ridge_ : float
         The paper's lambda, as used.
     noise_floor_ : float
-        Least that an eigenvalue of X'X with its penalty counts for; 0 without noise.
+        Smallest eigenvalue that X'X plus its penalty may have; 0 without noise.
     n_components_ : int or None
         Number of eigenvalues kept; None for all.
     n_pre_, n_post_ : int
@@ -182,7 +184,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
         The public target that was passed to the fit.
     bound_ : float or tuple of (low, high)
-        Where `bound` is "private": what was found.
+        The range found, if `bound` is "private".
     releases_, privacy_spent_
         As for every estimator.
 
@@ -238,12 +240,12 @@ class SyntheticControl(Placebos, PrivateEstimator):
         Parameters
         ----------
         donors : array or table of shape (n_donors, n_periods), or Partitions
-            Outcomes: a row a donor, a column a period; a DataFrame, or what offers the Arrow C stream (of Polars,
+            Outcomes: a row a donor, a column a period; a DataFrame, or an object with the Arrow C stream (of Polars,
             DuckDB, pyarrow). The columns of a table label the periods and are public; labels of rows are the donors'
             own and are not looked at. Of `dpfast.io.Partitions`, which "cross_section" takes, periods are numbered.
         n_pre : int or label
-            Number of periods before the intervention: a whole number that leaves a period on either side is always
-            that. Anything else, such as a year or a date, is the label of the first period after it.
+            Number of periods before the intervention. A whole number is read as this count if it leaves a period on
+            either side. Anything else, such as a year or a date, is the label of the first period after it.
         target : array of shape (n_periods,) or (n_pre,), or several as rows; optional
             Public series, kept as the one that `effect`, `plot` and the like are about. Take it out of the donors: it
             is not looked for among them.
@@ -264,8 +266,9 @@ class SyntheticControl(Placebos, PrivateEstimator):
         Warns
         -----
         UtilityWarning
-            Where predictions are expected to be off by 35% of the signal or more: before anything is spent, where the
-            number of donors is public and says so of donors around half the bound; else by what was released.
+            If the expected error of predictions is 35% of the signal or more. The warning comes before anything is
+            spent if the number of donors is public and so small that this holds for donors around half the bound.
+            Otherwise it depends on released values.
         """
 
         def read() -> tuple[io.Panel, ArrayLike | None]:
@@ -412,7 +415,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_post,) or (n_targets, n_post)
-            In the same units; a frame, where `set_output` asked for one. It costs no further privacy, for however many
+            In the same units; a frame if requested by `set_output`. It costs no further privacy, for however many
             targets; with "output" and "objective" there is one for the target of the fit alone.
 
         Examples
@@ -439,24 +442,26 @@ class SyntheticControl(Placebos, PrivateEstimator):
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Limits for the prediction that the same ridge gives without privacy noise.
 
-        They account for the known privacy noise alone, about what the same rows give: those that are held to
-        `row_bound`. Not covered: chance in the outcomes, donors that do not follow the target, the shrinkage of the
-        ridge, and what `row_bound` takes from donors. With "private" that is something of the longer ones, of fewer the
-        less the noise is. Where these behave otherwise than the rest, limits are too narrow for the prediction from
-        whole rows: 62% covered for 90%, with a centre far from most donors, of 38 kinds.
+        The limits account for the known privacy noise alone: they are for the prediction from the same rows, clipped to
+        `row_bound`. They do not cover sampling error of the outcomes, donors unlike the target, the shrinkage of the
+        ridge, or the effect of clipping donors to `row_bound`. With "private", the longer rows are clipped: fewer of
+        them, the less noise there is. If clipped donors behave unlike the others, limits are too narrow for the
+        prediction from unclipped rows. In the worst of 38 kinds of panels, with a centre far from most donors, 90%
+        limits covered 62%.
 
-        Where lambda/2 is below `noise_floor_`, the prediction without noise may rest on directions of the panel that
-        are hidden in the noise. Where none stands clearly out, limits are those of a ratio whose denominator may be
-        noise (Fieller, in the references of the class). A target that visibly has a part in hidden directions (more
-        than chance, and 2% of its length, which may be noise of its own) gets wider limits, by what such a ratio says
-        of this part, and by the most that it may add if what hides is no larger after the intervention than before. A
-        weaker part is not seen, and not covered; at a ridge of twice that floor or more nothing hides.
+        If lambda/2 is below `noise_floor_`, the prediction without noise may depend on directions of the panel hidden
+        in the noise. If no direction clearly exceeds the noise, the limits are those of a ratio with a noisy
+        denominator (Fieller [3]_). A target may visibly have a component in hidden directions: more than expected by
+        chance, and more than 2% of its norm. Then its limits are wider. They include the ratio's limits for this
+        component, and its largest contribution if hidden directions are no larger after the intervention than before. A
+        smaller component is neither detected nor covered. At a ridge of at least twice that floor no direction is
+        hidden.
 
-        With "output" they cover at least `level`: how far the noise in the weights reaches depends on the donors'
-        later outcomes, which are private and taken to be at the ends of the range. (Of one or two donors Gaussian noise
-        may leave a percent or two less covered: the noise in the prediction is in proportion to weights that are as
-        noisy.) They are not offered for "objective", whose minimiser does not lie symmetrically about the one without
-        noise.
+        With "output" they cover at least `level`. The effect of noise in the weights depends on the donors' later
+        outcomes. These are private, and assumed to be at the ends of the range. (With one or two donors and Gaussian
+        noise, coverage may be 1 to 2 percentage points lower: the noise in the prediction is proportional to weights
+        that are themselves noisy.) Limits are not offered for "objective": its minimiser is not distributed
+        symmetrically about the one without noise.
 
         Parameters
         ----------
@@ -515,12 +520,12 @@ class SyntheticControl(Placebos, PrivateEstimator):
         target : float, default 0.1
             Error wanted, relative to the root mean square of the signal.
         spread : float, default 0.25
-            Assumed mean square of the mapped outcomes, which lie in [-1, 1], about a public `center` or the middle of
-            the range. Donors are taken to vary along one path, which the target shares; where they vary along more,
-            more of them are needed.
+            Assumed mean square of the mapped outcomes (in [-1, 1]) about a public `center` or the middle of the range.
+            Donors and target are assumed to vary along one common path; if they vary along more paths, more donors are
+            needed.
         variation : float, default 0.3
-            Part of their size by which donors are taken to differ from their mean path: what is left of outcomes where
-            that is the centre.
+            Assumed size of donors' differences from their mean path, as a fraction of their size: the part of the
+            outcomes that remains if the mean path is the centre.
         **parameters
             The estimator's own: epsilon, delta, bound, ...
 
@@ -610,7 +615,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return self._within(1.0) if self._finds_range else self
 
     def _within(self, bound: float | tuple[float, float], *, is_found: bool = False) -> Self:
-        """Return a copy with a range of its own, which shares the ledger."""
+        """Return a copy with another range and the same ledger."""
         other = copy(self)
         other.__dict__.update(bound=bound, _range_is_found=is_found)
         return other
@@ -621,7 +626,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return super()._checked()
 
     def _range_noise(self, privacy: Privacy) -> tuple[NoisySizes, Privacy]:
-        """Calibrate what finds the range; return what is left of the budget too."""
+        """Calibrate the search for the range; return it with the remaining budget."""
         return range_noise(privacy, is_gaussian=self.mechanism == "cross_section")
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
@@ -632,7 +637,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         release = mechanism.noise.release(range_counts(donors), source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
         found = self._within(high if self.nonnegative else (low, high), is_found=True)
-        # Said once it is paid for: who makes errors of warnings would learn of it at no cost.
+        # Issued after payment: a user who turns warnings into errors would learn it at no cost otherwise.
         caution = found._beyond_range(public) if is_certain else _GUESS
         return Prepared(found, rest, (release,), {"bound_": found.bound}, caution)
 
@@ -655,7 +660,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)
 
     def _center_is(self, name: str) -> bool:
-        """Whether the centre is asked for by this name: arrays are compared with none."""
+        """Whether the centre is requested by this name: arrays are compared with none."""
         return isinstance(self.center, str) and self.center == name
 
     def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray:
@@ -693,7 +698,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             center = "private" if self._center_is("private") else "auto" if isinstance(bound, str) else None
         elif self.center is not None:
             center = self._center_path(len(public.periods), public.target)
-        # Towards what happened to the target nothing may shrink: its effect would.
+        # Predictions must not shrink towards the target's later outcomes: its effect would shrink.
         restored = self._center_is("target")
         return DonorSteps(
             privacy,
@@ -738,7 +743,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
 
     def _read(self, read: _Read) -> tuple[Any, _Public]:
-        """Read a panel: donors in input units, an array or partitions, and what is public of it."""
+        """Read a panel: donors in input units, an array or partitions, and its public facts."""
         panel, target = read()
         n_periods = panel.n_periods
         if isinstance(panel.values, io.Partitions) and (self.mechanism != "cross_section" or math.isinf(self.epsilon)):
@@ -836,7 +841,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             rows = DonorRows(0.0, 1.0, public.n_pre, public.n_post, observation_rate=self.observation_rate)
             pre, post = np.nan_to_num(pre, nan=0.0), np.nan_to_num(post, nan=0.0)
             xx, xy = rows.about_path({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
-            # A floor above zero alone: what rounding leaves of a zero eigenvalue has no inverse worth having.
+            # A floor just above zero: the rounding error of a zero eigenvalue has no meaningful inverse.
             floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
             solution = coefficients_of_moments(xx, xy, basis, ridge, floor, keep)
         else:
@@ -855,7 +860,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return Solved((release,), public.attributes | facts | solution)
 
     def _check_order(self, table: Any, name: str, periods_are_rows: bool = False) -> None:
-        """Refuse a query where the order of its rows would decide what is released."""
+        """Refuse a query if the order of its rows would influence the release."""
         if io.is_unordered(table) and (periods_are_rows or self.mechanism != "cross_section"):
             raise TypeError(
                 f"{name} is a query, whose rows come in no fixed order: collect it, for "
@@ -869,28 +874,28 @@ class SyntheticControl(Placebos, PrivateEstimator):
 
     @property
     def _privacy_within_range(self) -> Privacy:
-        """What was spent after the range was found, if it was to be."""
+        """Privacy spent, after the search for the range if there is one."""
         return self._range_noise(self.privacy_spent_)[1] if self._finds_range else self.privacy_spent_
 
     @property
     def _releases_within_range(self) -> tuple[Release, ...]:
-        """What was released then."""
+        """Releases after that."""
         return self.releases_[1:] if self._finds_range else self.releases_
 
     @property
     def _released(self) -> Solution:
-        """What the releases of donors tell."""
+        """Estimates from the releases of donors."""
         public = _Public(self.n_pre_, self.periods_, self.target_, self._n_donors)
         return self._steps(self._privacy_within_range, public).solve(self._releases_within_range)
 
     @property
     def _own_target(self) -> FloatArray:
-        """What weights were released for."""
+        """Target of the released weights."""
         assert self.target_ is not None
         return self.target_[: self.n_pre_]
 
     def _released_prediction(self, pre: FloatArray) -> FloatArray:
-        """Return the prediction that was released, for the target that it was released for."""
+        """Return the released prediction, if the target is the one of the release."""
         rows = np.atleast_2d(pre)
         if len(rows) != 1 or not np.array_equal(rows[0], self._own_target):
             raise ValueError(
@@ -928,7 +933,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         return self._clipped(self.center_[periods] + about)
 
     def _clipped(self, predicted: FloatArray) -> FloatArray:
-        """Return predictions in the declared range, which none of what is predicted can leave."""
+        """Return predictions clipped to the declared range, since outcomes cannot leave it."""
         return predicted.copy() if self._limits is None else np.clip(predicted, *self._limits)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -1,14 +1,14 @@
 """The cross-sectional mechanism of synthetic control: donors enter as rows, one release of moments predicts any target.
 
 Ridge weights on donors, f = X (X'X + (lambda/2) I)^-1 y, predict X_post' f = [(X'X + (lambda/2) I)^-1 X'X_post]' y: a
-regression of a donor's periods after the intervention on those before it, applied to the target. So the moments of
-bounded donor rows are all that has to be released. Rows may be summed about a centre, which makes them shorter, and
-the prediction is that about the centre then: it shrinks towards it. (Nonnegative rows may also be summed about the
-middle of their box with their sums, from which the moments about the origin follow.)
+regression of a donor's periods after the intervention on those before it, applied to the target. So only the moments of
+bounded donor rows have to be released. Rows may be summed about a centre, to reduce their norms. The prediction is then
+relative to the centre and shrinks towards it. (Nonnegative rows may also be summed about the middle of their box with
+their sums, from which the moments about the origin follow.)
 
-A donor is one row of both blocks, whose parts are held to public norms as they are summed: the release is that of
-`dpfast.releases.moments`, calibrated for these norms once rows are rounded. A donor longer than either is scaled by one
-factor in both parts, so that what its row says of the prediction stays: it weighs less, and is not bent.
+A donor is one row of both blocks. Both parts of the row are clipped to public norms as they are summed. The release is
+that of `dpfast.releases.moments`, calibrated for these norms once rows are rounded. A donor beyond either norm is
+scaled by one factor in both parts. This lowers its weight and keeps the relation between its two parts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class DonorRows:
     """How a donor becomes a row, and blocks of moments, or of noise in them, those that predict: public numbers.
 
     Outcomes v become (v - offset)/half_width, clipped to [-1, 1], or to [0, 1] if they are `nonnegative`. Those missing
-    are put at `center`, a path of shape (n_pre + n_post,) in these units, which is then subtracted. The features
-    are coordinates in `basis`, orthonormal columns of shape (n_pre, n_features). Both parts of a row are held to their
+    are put at `center`, a path of shape (n_pre + n_post,) in these units, which is then subtracted. The features are
+    coordinates in `basis`, orthonormal columns of shape (n_pre, n_features). Both parts of a row are clipped to their
     L2 norms, about the centre. Predictions are made about the centre too, unless rows are `restored`.
     """
 
@@ -74,7 +74,7 @@ class DonorRows:
 
     @property
     def maps(self) -> tuple[RowMap, RowMap]:
-        """What becomes of a donor's outcomes before and after the intervention."""
+        """Transformation of a donor's outcomes before and after the intervention."""
         centers = (None, None) if self.center is None else np.split(self.center, [self.n_pre])
         return self._map(centers[0], self.basis), self._map(centers[1])
 
@@ -87,13 +87,13 @@ class DonorRows:
         return self._map(center, basis)(series)
 
     def parts_of(self, donors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return both parts of donors' rows, from input units, before they are held to their norms."""
+        """Return both parts of donors' rows, from input units, before they are clipped to their norms."""
         before, after = self.maps
         return before(donors[:, : self.n_pre]), after(donors[:, self.n_pre :])
 
     @property
     def path(self) -> FloatArray:
-        """What predictions shrink towards, in mapped units."""
+        """Path to shrink predictions towards, in mapped units."""
         return np.zeros(self.n_pre + self.n_post) if self.center is None or self.restored else self.center
 
     def features(self, pre: FloatArray) -> FloatArray:
@@ -114,7 +114,7 @@ class DonorRows:
         return features.reshape(*pre.shape[:-1], self.basis.shape[1])
 
     def about(self, center: FloatArray) -> Self:
-        """Return the rows summed about a centre, held to norms that hold there too and are no longer than the box."""
+        """Return the rows summed about a centre, clipped to norms valid there too and no larger than the box."""
         farthest = np.maximum(np.abs(1.0 - center), np.abs(self.least - center))
         pre, post = (math.nextafter(float(np.linalg.norm(part)), math.inf) for part in np.split(farthest, [self.n_pre]))
         return replace(self, center=center, bound_pre=min(self.bound_pre, pre), bound_post=min(self.bound_post, post))
@@ -122,7 +122,7 @@ class DonorRows:
     def ways(
         self, center: FloatArray | None, declared: tuple[float, float] | None, *, restored: bool = False
     ) -> list[Self]:
-        """Return all ways to sum the donors that what is declared allows: `declared` norms are about the centre.
+        """Return all ways to sum the donors within the declared norms. These (`declared`) are relative to the centre.
 
         About a centre that is `restored` they are brought back to the origin.
         """
@@ -146,10 +146,10 @@ class DonorRows:
         return min(longest**2, float(self.n_pre))
 
     def about_path(self, blocks: Mapping[str, Any], n: Any) -> tuple[FloatArray, FloatArray]:
-        """Return X'X and X'X_post that predict, from released blocks; linear, so that noise may be put in too.
+        """Return the predicting X'X and X'X_post from released blocks; linear, so blocks of noise can be passed too.
 
-        Blocks are "xx", "xy" and, where rows are restored, "x" and "y", with any leading axes in common; `n` is the
-        number of donors (0 for noise where it is public).
+        Blocks are "xx", "xy" and, if rows are restored, "x" and "y", with the same leading axes; `n` is the number of
+        donors (0 for a block of noise if the number is public).
         """
         rate = self.rate
         xx, xy = blocks["xx"] / rate**2, blocks["xy"] / rate**2
@@ -166,7 +166,7 @@ class DonorRows:
         return xx, xy + x_sum * post + pre * y_sum + count * (pre * post)
 
     def costs(self) -> dict[str, float]:
-        """Weigh the blocks' noise variances in the squared relative error of a prediction.
+        """Return the weights of the blocks' noise variances in the squared relative error of a prediction.
 
         In units of the squared eigenvalue of X'X along the target, for a target like its donors. Noise in X'X counts
         once along the target, and by its second-order effect in the directions across (d/16, at the floor of
@@ -215,16 +215,16 @@ def lengths_of(rows: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class CrossSection(SingleRelease):
-    """The mechanism: moments of donor rows; `DonorRows.costs` weighs the variances of its noise."""
+    """The mechanism: moments of donor rows; `DonorRows.costs` has the weights of its noise variances."""
 
     joint: JointMoments
-    #: What the noise costs: the least is chosen.
+    #: Cost of the noise: the least is chosen.
     cost: float
     rows: DonorRows
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What one release costs."""
+        """Privacy cost of one release."""
         return self.joint.privacy
 
     @property
@@ -262,10 +262,11 @@ class CrossSection(SingleRelease):
         return noise_floor(self.rows.shape[0], self.off_diagonal)
 
     def expected_error(self, eigenvalues: FloatArray, ridge: float, hidden: float = 0.0) -> float:
-        """Return the root mean squared error of predictions, relative to what they predict.
+        """Return the relative root mean squared error of predictions.
 
-        Of shrinkage and of noise, first order and second, for a target that is like its donors, which differ along the
-        directions of these eigenvalues of X'X; those that are `hidden`, by their sum, are missed. 1 if none are seen.
+        It includes shrinkage and noise, to first and second order, for a target like its donors. Donors vary along the
+        directions of these eigenvalues of X'X. The `hidden` ones, given by their sum, are not predicted. It is 1 if no
+        eigenvalue is above the noise.
         """
         total = float(np.sum(eigenvalues)) + hidden
         if not np.any(eigenvalues > 0.0):
@@ -280,7 +281,7 @@ class CrossSection(SingleRelease):
         return source.bound(rows.n_pre, rows.center, rows.basis, rows.observation_rate)
 
     def seeds(self, statistic: Gram) -> tuple[object, ...]:
-        """Return what else it is bound to."""
+        """Return the other values it is bound to."""
         return self.joint.seeds(statistic)
 
     def bound(self, source: noise.BitSource, name: str, statistic: Gram) -> noise.BitSource:
@@ -302,7 +303,7 @@ class CrossSection(SingleRelease):
 
 
 def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:
-    """Return orthonormal columns that span public paths: those given, or so many polynomials of lowest degree."""
+    """Return orthonormal columns that span public paths: those given, or this many polynomials of lowest degree."""
     if basis is None:
         return None
     if isinstance(basis, int | np.integer):

@@ -1,8 +1,7 @@
 """The range of donors' outcomes, found within the budget: noisy counts of donors by their largest and least outcome.
 
-A donor counts once in each of the two histograms, whatever it is; entries that are missing are passed over, and a donor
-of whom all are counts at 0. What is found is a range like a declared one, which about one donor in a hundred leaves at
-either end.
+Every donor counts once in each of the two histograms. Missing entries are skipped; a donor without any entry counts at
+0. The result is used like a declared range. About 1% of the donors are beyond it at either end.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def _range_counts(donors: FloatArray) -> FixedPoint:
 
 
 def range_noise(privacy: Privacy, *, is_gaussian: bool) -> tuple[NoisySizes, Privacy]:
-    """Calibrate for a share of the budget; return what is left of it too."""
+    """Calibrate for a share of the budget; return it with the remaining budget."""
     return NoisySizes.within(privacy, is_gaussian, _SIZES, 2)
 
 

@@ -1,4 +1,4 @@
-"""Placebos: what would be found where nothing happened, in time and among donors, of moments and counts released."""
+"""Placebo tests in time and among donors, computed from released moments and counts."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Placebos(TargetReports):
     @property
     @abstractmethod
     def _released(self) -> Solution:
-        """What the releases of donors tell."""
+        """Estimates from the releases of donors."""
 
     @abstractmethod
     def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:
         """Predict some periods from the first ones of targets."""
 
     def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
-        """Tabulate the effect that would be found had the intervention come earlier, where there was none.
+        """Tabulate the effect of a placebo: an earlier intervention that did not happen.
 
-        The moments of the periods before the intervention hold those of any shorter history, so that this costs no
-        further privacy. Effects far from 0 speak against the fit, or are the noise's. A donor in the target's place is
-        not offered: its record is private.
+        The moments of the periods before the intervention include those of any shorter history, so this costs no
+        further privacy. Effects far from 0 are evidence against the fit, or are due to noise. A donor in the target's
+        place is not offered: its record is private.
 
         Parameters
         ----------
@@ -83,8 +83,9 @@ class Placebos(TargetReports):
         """Rank targets among donors by how much worse they are predicted after the intervention than before it.
 
         The ratio of root mean squared errors, after the intervention over before it, is computed for every donor with
-        the released coefficients, and counted with noise in bins of a quarter of an octave: the in-space placebo test
-        of [4]_. Where the intervention changed nothing, a target that is like the donors is as likely to have any rank.
+        the released coefficients. Donors are counted with noise in bins of a quarter of an octave. This is the in-space
+        placebo test of [4]_. If the intervention changed nothing, every rank is equally likely for a target like the
+        donors.
 
         Parameters
         ----------
@@ -96,9 +97,9 @@ class Placebos(TargetReports):
         Returns
         -------
         pandas.DataFrame
-            A row a target: ``ratio``; ``p_value``, the share of donors, and the target itself, whose ratio is in its
-            bin or beyond; ``low`` and ``high``, limits of what that is without noise. A p-value whose limits are wide
-            says little: use `high` where it must not be too small.
+            A row a target: ``ratio``; ``p_value``, the share of ratios in the target's bin or beyond, the target
+            included; ``low`` and ``high``, limits of the p-value without noise. If the limits are wide, the p-value is
+            uninformative. Use `high` if it must not be too small.
 
         Raises
         ------
@@ -155,7 +156,7 @@ class Placebos(TargetReports):
     ) -> Axes:
         """Draw how much worse donors are predicted after the intervention, and the target among them.
 
-        Privacy: drawn from noisy counts that were released, and from the target's own record, which is public.
+        Privacy: drawn from released noisy counts and from the public record of the target.
 
         Parameters
         ----------

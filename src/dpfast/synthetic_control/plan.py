@@ -1,4 +1,4 @@
-"""What a synthetic control will cost in accuracy, from public numbers alone."""
+"""Expected accuracy of a synthetic control, from public numbers alone."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.steps import DonorSteps
 
-# What the errors are relative to.
+# Reference of the relative errors.
 _SIGNAL = "the signal's root mean square"
 #: Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
 SPREAD = 0.25
-#: Part of their size by which donors are taken to differ from their mean path.
+#: Assumed size of donors' differences from their mean path, as a fraction of their size.
 VARIATION = 0.3
 
 
 def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float:
-    """Return the same for released weights, whose noise does not weigh less with more donors."""
+    """Return the same for released weights; their noise does not fall with more donors."""
     return mechanism.expected_error / math.sqrt(spread)
 
 
@@ -30,14 +30,14 @@ def planned_without_noise(n: int, target: float) -> Plan:
 def planned_with_moments(
     calibrated: Callable[[int], DonorSteps], n: int, target: float, spread: float, variation: float
 ) -> Plan:
-    """Plan for noise in moments, which weighs the less the more donors there are."""
+    """Plan for noise in moments: its effect falls with more donors."""
     section, error = calibrated(n).planned(n, spread, variation)
     needed = least(lambda count: calibrated(count).planned(count, spread, variation)[1] <= target)
     return Plan(n, min(error, 1.0), target, needed, section.scales, _SIGNAL)
 
 
 def planned_with_weights(calibrated: Callable[[int], DonorMechanism], n: int, target: float, spread: float) -> Plan:
-    """Plan for noise on weights, of which there are more with more donors: the error does not fall with them."""
+    """Plan for noise on weights. More donors mean more weights, so the error does not fall with them."""
     mechanism = calibrated(n)
     needed = 1 if error_of_weights(calibrated(1), spread) <= target else None
     return Plan(n, min(error_of_weights(mechanism, spread), 1.0), target, needed, mechanism.scales, _SIGNAL)

@@ -1,4 +1,4 @@
-"""From released moments of donors to predictions of any target, and their limits: post-processing of what is public."""
+"""From released moments of donors to predictions of any target, and their limits: post-processing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from dpfast.synthetic_control.mechanism import CrossSection
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
 _SIMULATIONS = 500
-# An eigenvalue beyond so many edges of the noise is the panel's: noise alone passes one edge in one panel of a hundred,
-# but where panels' own eigenvalues are as large as the noise the largest is often twice what it was. Of 1.5, 2.5 and 4
-# the one with the narrowest intervals of those that cover, on panels of 100 to 10,000 donors.
+# An eigenvalue beyond this many edges of the noise is the panel's: noise alone passes one edge in one panel of a
+# hundred, but where panels' own eigenvalues are as large as the noise the largest is often twice what it was. Of 1.5,
+# 2.5 and 4 the one with the narrowest intervals of those that cover, on panels of 100 to 10,000 donors.
 _CERTAIN = 2.5
 # Entries of X'X that are simulated at a time.
 _BATCH_ENTRIES = 1 << 19
@@ -45,7 +45,7 @@ def coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> di
 def coefficients_of_moments(
     xx: FloatArray, xy: FloatArray, basis: FloatArray | None, ridge: float, floor: float, keep: int | None
 ) -> dict[str, Any]:
-    """Solve for the coefficients of the paper's estimate; no eigenvalue counts for less than the floor."""
+    """Solve for the coefficients of the paper's estimate; eigenvalues below the floor are raised to it."""
     theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
     return coefficients(theta, basis, xy.shape[1])
 
@@ -71,20 +71,21 @@ def prediction_interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Limits for the prediction without privacy noise at the same ridge, about the path, from released values.
 
-    The prediction is not linear in the noise, so its errors are simulated: fresh noise with the known law is added to
-    moments from which what does not stand out of the released noise has been removed
-    (`dpfast.solvers.DenoisedMoments`), and the errors' quantiles are taken off the prediction: the parametric
-    bootstrap's basic interval (Davison and Hinkley 1997, "Bootstrap Methods and their Application", section 5.2).
+    The prediction is not linear in the noise, so its errors are simulated. First, the released moments are denoised
+    (`dpfast.solvers.DenoisedMoments`). Then fresh noise with the known law is added to them. The quantiles of the
+    errors are subtracted from the prediction: the parametric bootstrap's basic interval (Davison and Hinkley 1997,
+    "Bootstrap Methods and their Application", section 5.2).
 
-    Where the penalty is below the floor, what hides in the noise may add to the prediction without noise. For a target
-    t of direction u that donors follow along one path, it is the ratio of t'X'X_post to u'X'X u + lambda/2, of which
-    `dpfast.solvers.fieller` knows the limits, however much of the denominator is noise. Three cases:
+    If the penalty is below the floor, directions hidden in the noise may contribute to the prediction without noise. If
+    donors vary along one path, with a target t of direction u, the prediction is the ratio of t'X'X_post to
+    u'X'X u + lambda/2. `dpfast.solvers.fieller` gives its limits, however noisy the denominator. Three cases:
 
-    - The largest eigenvalue is beyond 2.5 edges of the noise. What the target visibly has in other directions adds the
-      ratio's limits for that part, but no more than the most that hidden directions may add (`_hidden_reach`).
-    - It stands out, but by less: by luck as likely as not, and then the simulation, which takes it for the panel's own,
-      is far too sure. The ratio's limits for the whole target, and what hidden directions may add.
-    - Nothing stands out: the ratio's limits for the whole target.
+    - The largest eigenvalue is beyond 2.5 edges of the noise. If the target visibly has a component in other
+      directions, the ratio's limits for it are added, but no more than the largest contribution of hidden directions
+      (`_hidden_reach`).
+    - It exceeds the noise, but by less. This may well be chance, and the simulation, which assumes signal, would be far
+      too narrow. The limits are the ratio's for the whole target plus the largest contribution of hidden directions.
+    - No eigenvalue exceeds the noise: the ratio's limits for the whole target.
     """
     xx, xy = section.moments(values, n_donors)
     denoised = DenoisedMoments.of(xx, section.off_diagonal)
@@ -130,7 +131,7 @@ def prediction_interval(
 
 @dataclass
 class _SimulatedRatio:
-    """What targets' paths have of X'X_post, over what their directions have of X'X, and its noise as it is drawn."""
+    """Ratio of the targets' components of X'X_post to those of X'X in their directions, with simulated noise."""
 
     paths: FloatArray
     units: FloatArray
@@ -168,7 +169,7 @@ def _hidden_reach(
     ridge: float,
     n_components: int | None,
 ) -> FloatArray:
-    """Bound what directions that are hidden in the noise add to the prediction of each target without noise."""
+    """Bound the contribution of directions hidden in the noise to the prediction of each target without noise."""
     if n_components is not None and n_components <= len(denoised.values):
         return np.zeros(len(targets))
     turning, rows = 1.0, section.rows
@@ -181,10 +182,10 @@ def _hidden_reach(
 
 
 def _reach_a_length(section: CrossSection, xx: FloatArray, denoised: DenoisedMoments, ridge: float) -> float:
-    """Bound what hidden directions add to the prediction of a path of length 1 in them.
+    """Bound the contribution of hidden directions to the prediction of a path of norm 1 in them.
 
-    What hides is taken to be no larger in a period after the intervention than, on average, in one before: no more
-    than the 95% limit of what is left of the trace of X'X.
+    The hidden part is assumed to be no larger in a period after the intervention than in an average period before it.
+    The latter is bounded by the 95% limit of the remaining trace of X'X.
     """
     features = len(xx)
     trace = max(float(np.trace(xx)) - float(np.sum(denoised.values)), 0.0)
@@ -195,7 +196,7 @@ def _reach_a_length(section: CrossSection, xx: FloatArray, denoised: DenoisedMom
 
 @dataclass(frozen=True, repr=False)
 class CrossSectionBatch:
-    """Repeated releases of one panel's moments, from which predictions at any ridge are computed when asked for.
+    """Repeated releases of one panel's moments, from which predictions at any ridge are computed on request.
 
     Attributes
     ----------
@@ -206,7 +207,7 @@ class CrossSectionBatch:
     n_donors : int or None
         Number of donors, None where it is private.
     ridge : float
-        The paper's lambda, where no other is asked for.
+        The paper's lambda, unless another is requested.
     """
 
     section: CrossSection

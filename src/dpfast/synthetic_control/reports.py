@@ -1,6 +1,6 @@
-"""What is said of a target once its counterfactual can be predicted: effect tables, pictures, words.
+"""Reports on a target, given predictions of its counterfactual: effect tables, plots, text.
 
-Public arithmetic on what the analyst already has: the target's own outcomes and a released prediction.
+Arithmetic on public values: the target's outcomes and a released prediction.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def effect_table(
     Parameters
     ----------
     observed : array of shape (n_post,) or (n_targets, n_post)
-        What happened, in the units of the data. The row labels of a DataFrame name the targets.
+        Observed outcomes, in the units of the data. The row labels of a DataFrame name the targets.
     counterfactual : array of the same shape
-        What would have happened, as predicted.
+        Predicted outcomes without the intervention.
     index : array of shape (n_post,)
         Labels of the periods.
     low, high : array of the same shape, optional
@@ -57,9 +57,9 @@ def effect_table(
     -------
     pandas.DataFrame
         Columns ``observed``, ``counterfactual``, ``effect`` (their difference), ``cumulative`` (effects summed up to
-        the period), ``percent`` (effect in percent of the counterfactual; NaN where that is 0), and ``low``, ``high``
-        where they are given. Several targets make a first index level ``target``. Averages over periods are left to
-        `effect_report`, so that every row is a period.
+        the period), ``percent`` (effect in percent of the counterfactual; NaN if the latter is 0), and ``low``,
+        ``high`` if limits are given. Several targets make a first index level ``target``. Averages over periods are
+        left to `effect_report`, so that every row is a period.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def effect_table(
 
 
 def effect_report(table: DataFrame, level: float | None = None) -> str:
-    """Say in words what an effect table shows on average and in total, and what its limits cover.
+    """Describe in words the average and the total effect of a table, and the coverage of its limits.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def effect_report(table: DataFrame, level: float | None = None) -> str:
     Returns
     -------
     str
-        A paragraph a target. The limits of the average are the averages of the limits: wide enough at the same level
-        whatever the correlation of the noise between periods, where the noise is Gaussian or elliptical, since the
+        A paragraph a target. The limits of the average are the averages of the limits. With Gaussian or elliptical
+        noise they are wide enough at the same level, whatever the correlation of the noise between periods: the
         standard deviation of an average is at most the average of the standard deviations.
 
     Raises
@@ -194,7 +194,7 @@ class TargetReports:
 
     @abstractmethod
     def _later(self, pre: FloatArray) -> FloatArray:
-        """Return what the synthetic control is in the later periods."""
+        """Return the synthetic control in the later periods."""
 
     @abstractmethod
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
@@ -206,7 +206,7 @@ class TargetReports:
 
     @abstractmethod
     def _earlier(self, pre: FloatArray) -> FloatArray:
-        """Return what the synthetic control is in the earlier periods, NaN where that was not released."""
+        """Return the synthetic control in the earlier periods, NaN if it was not released."""
 
     def effect(self, target: ArrayLike | None = None, *, level: float | None = None) -> DataFrame:
         """Tabulate the effect of the intervention on targets.
@@ -236,7 +236,7 @@ class TargetReports:
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
 
-        Computed from what was released. A fit that is bad there has little to say of later periods.
+        Computed from released values. If the fit is bad there, it is uninformative about later periods.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class TargetReports:
     ) -> Axes:
         """Draw a target and its synthetic control, with the limits of `interval` as a band.
 
-        Privacy: drawn from what was released, and from the target's own record, which is public.
+        Privacy: drawn from released values and from the public record of the target.
 
         Parameters
         ----------
@@ -347,10 +347,10 @@ class TargetReports:
         -------
         pandas.DataFrame
             A row a period, of several targets with a first index level ``target``. Columns: ``observed``; ``estimate``,
-            the synthetic control, NaN before the intervention where that was not released; ``effect``, the former less
-            the latter; and where `interval` is offered ``low`` and ``high``, its limits of the estimate, after the
-            intervention. Without a target of all periods: what was released of the donors, a row a coefficient
-            (period, earlier period), or a weight (donor), with column ``estimate``.
+            the synthetic control, NaN before the intervention if it was not released there; ``effect``, the former
+            minus the latter. If `interval` is offered, ``low`` and ``high`` are its limits of the estimate after the
+            intervention. Without a target of all periods: the released values, a row a coefficient (period, earlier
+            period), or a weight (donor), with column ``estimate``.
 
         Raises
         ------
@@ -386,7 +386,7 @@ class TargetReports:
         return Estimates(index, {name: np.ravel(values) for name, values in columns.items()}, self._header(**said))
 
     def _coefficient_table(self) -> Estimates:
-        """Tabulate what predicts any target, or the donors' weights."""
+        """Tabulate the coefficients of the prediction, or the donors' weights."""
         if hasattr(self, "weights_"):
             return Estimates({"donor": range(len(self.weights_))}, {"estimate": self.weights_}, self._header())
         periods = list(self._index())
@@ -395,7 +395,7 @@ class TargetReports:
         return Estimates(index, {"estimate": self.coef_.ravel()}, self._header())
 
     def report(self, target: ArrayLike | None = None, *, level: float = 0.9) -> str:
-        """Say in words what was estimated, at what privacy, and what the limits do not cover.
+        """Describe in words the estimate, its privacy, and the errors its limits do not cover.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a batch job of synthetic control writes: effects, paths and placebos of targets, and what was released."""
+"""Output of a batch job of synthetic control: effects, paths and placebos of targets, and the releases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTE = (
 
 
 def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping[str, Any]]:
-    """Return what is said of the targets of the fit, if it had any, and the coefficients or weights of all."""
+    """Return the report on the targets of the fit, if any, and the coefficients or weights."""
     written: dict[str, Mapping[str, Any]] = {}
     if model.target_ is not None:
         rows = np.atleast_2d(model.target_)
@@ -59,7 +59,7 @@ def figures(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Axes]:
 
 
 def facts(model: SyntheticControl) -> list[tuple[str, str]]:
-    """Say what was chosen and how well targets were followed before the intervention."""
+    """Describe the choices made and the fit before the intervention."""
     stated = [
         ("periods", f"{model.n_pre_} before the intervention, {model.n_post_} after it"),
         ("penalty used", repr(float(model.ridge_))),

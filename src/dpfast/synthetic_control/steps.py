@@ -1,27 +1,27 @@
 """The releases of a fit in their order: lengths of donors, their mean path, moments, and errors of prediction.
 
-All but the moments are options. What a step does depends on public numbers and on what the steps before it released,
-nothing else, and each takes a part of what is left of the budget by then (`dpfast.privacy.parts_of`): squares of mu
-never add up to more than the whole's, nor epsilons where delta is 0, so that the steps compose though shares are chosen
-along the way (dpfast.privacy.filters has the proof). Anybody can compute from the releases how each was made.
+All but the moments are options. A step depends only on public numbers and on the releases of earlier steps. Each takes
+a part of the budget that remains (`dpfast.privacy.parts_of`): squares of mu never add up to more than the whole's, nor
+epsilons if delta is 0. So the steps compose although shares are chosen along the way (dpfast.privacy.filters has the
+proof). The releases determine how each step was made.
 
-*Number.* Where it is private, donors are counted first, and every rule goes by that count.
+*Number.* If the number of donors is private, donors are counted first, and every rule uses the released count.
 
-*Lengths.* A donor counts once by the length of its whole row. Half of the donors are longer than the length that is
-read off, unless the counts do not say so with certainty; then rows are as long as the declared range allows. Rows about
-the mean path are counted alike, and at last those that are summed, once by the part before the intervention and once by
-that after it: a replaced donor leaves a bin of each histogram and enters another. Bins are public once the centre is
+*Lengths.* A donor counts once, by the norm of its whole row. The estimate is the median norm. If the counts are too
+noisy for it, the bound is the largest norm that the declared range allows. Rows about the mean path are counted in the
+same way. Last, the rows to be summed are counted twice: by the norm of the part before the intervention, and of the
+part after it. A replaced donor leaves a bin of each histogram and enters another. Bins are public once the centre is
 released.
 
-*The mean path.* A donor's mapped outcomes, as a row of T entries, are scaled onto the length that was found: the sum
-moves by twice that length. Without a length that is certain, they are summed about the middle c of the range, where
-they lie in [-h, h] and are at most h sqrt(T) long. What is missing counts as 0, or as c.
+*The mean path.* A donor's mapped outcomes, a row of T entries, are clipped to the norm found: the sum moves by twice
+that norm. If no norm was found, rows are summed about the middle c of the range. There entries lie in [-h, h], so norms
+are at most h sqrt(T). Missing entries count as 0, or as c.
 
-*Errors.* How far each donor's own outcomes are from what the released moments predict of them, after the intervention
-relative to before it: each counts once, by a ratio computed from its own outcomes and what was released (one order of
-operations, as all products of rows have). A target's rank among them is an in-space placebo test (Abadie, Diamond and
-Hainmueller 2010, "Synthetic control methods for comparative case studies", Journal of the American Statistical
-Association 105, section 3.5).
+*Errors.* Each donor counts once, by the ratio of its prediction errors after the intervention to those before it.
+Predictions use the released moments. The ratio is computed from the donor's outcomes and released values alone, in one
+order of operations, as all products of rows are. A target's rank among them is an in-space placebo test (Abadie,
+Diamond and Hainmueller 2010, "Synthetic control methods for comparative case studies", Journal of the American
+Statistical Association 105, section 3.5).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from dpfast.synthetic_control.predictions import coefficients_of_moments
 
 #: Number of donors, where it is private: its share of mu squared, and where delta is 0 of epsilon.
 _COUNT = (0.01, 0.05)
-# Half-octaves below the longest that a row can be: one a millionth as long is in the last.
+# Half-octaves below the largest norm of a row: a norm a millionth as large is in the last.
 _HALF_OCTAVES = 40
-#: Lengths that differ from their median by so many half-octaves are told from it: a count of donors sums so many bins.
+#: Norms this many half-octaves from their median are distinguished from it: a count of donors sums as many bins.
 _BINS_SUMMED = 6.0
-#: Half of the donors are so many standard deviations of such a count.
+#: Half of the donors are this many standard deviations of such a count.
 _CLEAR = 4.0
 #: Half of the donors may be longer than norms up to so many donors per deviation of a count of them. Where there are
-#: more, noise is less and fewer are shortened, as the root of that number grows, down to a twentieth.
+#: more, noise is less and fewer are clipped, as the root of that number grows, down to a twentieth.
 _MANY, _LONGER, _FEWEST = 500.0, 0.5, 0.05
 #: Least share of a step; the largest of the first counts of lengths; and of later ones, which are left out beyond it.
 _LEAST, _MOST_COUNTS, _MOST_LATER = 0.01, 0.3, 0.1
@@ -99,7 +99,7 @@ class ErrorCounts(NamedTuple):
 
 
 class SeriesErrors(NamedTuple):
-    """How far series are from what coefficients predict of them."""
+    """Errors of the predictions of series by the coefficients."""
 
     rows: DonorRows
     coef: FloatArray
@@ -122,7 +122,7 @@ class SeriesErrors(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What predicts, computed from what was released."""
+    """The coefficients of the prediction, computed from releases."""
 
     section: CrossSection
     #: As released.
@@ -154,7 +154,7 @@ class Solution(NamedTuple):
     def error(self) -> float:
         """The root mean squared error that is to be expected of a prediction, relative to the signal, from releases.
 
-        Of a target like the donors: what of X'X does not stand out of the noise, by its trace, is missed.
+        For a target like the donors: the part of X'X below the noise, by its trace, is missed.
         """
         seen = DenoisedMoments.of(self.xx, self.section.off_diagonal).values
         hidden = max(float(np.trace(self.xx)) - float(np.sum(seen)), 0.0)
@@ -165,7 +165,7 @@ class Solution(NamedTuple):
 
     @property
     def errors_of_series(self) -> SeriesErrors:
-        """How far series are from what is predicted of them."""
+        """Errors of the predictions of series."""
         return SeriesErrors(self.rows, self.coef, self.pre_coef)
 
 
@@ -182,7 +182,7 @@ class Donors(NamedTuple):
 
 
 class _Budget:
-    """What is left of a budget, as parts of it are taken: of all of it, by shares that depend on releases."""
+    """The remaining budget as parts of it are taken; shares are of the whole and may depend on releases."""
 
     def __init__(self, privacy: Privacy) -> None:
         self.whole = self.left = privacy
@@ -205,12 +205,12 @@ class _Budget:
         return part
 
     def needed(self, deviation: float, wanted: float) -> float:
-        """Return the share that gives noise of a wanted deviation, if the whole gives it that deviation."""
+        """Return the budget share for a wanted standard deviation, given the deviation at the whole budget."""
         ratio = deviation / wanted
         return ratio if self.is_pure else ratio * ratio
 
     def of_counts(self, n: float, histograms: int, clear: float) -> float:
-        """Return the share at which half of n donors are so many deviations of the noise in a few bins."""
+        """Return the share at which half of n donors are this many deviations of the noise in a few bins."""
         noise = NoisySum.of_counts(self.whole, histograms, 2 * _HALF_OCTAVES + 1)
         return self.needed(noise.deviation, 0.5 * n / (clear * math.sqrt(_BINS_SUMMED)))
 
@@ -222,15 +222,15 @@ class DonorSteps(Mechanism[Solution]):
     privacy: Privacy
     #: As is public before anything is released: without a centre, without bounds.
     rows: DonorRows
-    #: A public path in mapped units; the donors' mean; or the latter where what is released says that it pays.
+    #: A public path in mapped units; the donors' mean; or the mean only if releases show that it pays.
     center: FloatArray | Literal["private", "auto"] | None
-    #: Norms that rows are held to before and after the intervention; None as long as the range allows.
+    #: Norms to clip rows to, before and after the intervention; None for the largest that the range allows.
     row_bound: Bounds | Literal["private"] | None
     #: Where it is public.
     n_donors: int | None
     #: Whether moments are brought back from the centre to the origin, where it must not be shrunk towards.
     restored: bool = False
-    #: The paper's lambda, and how many eigenvalues are kept: what donors' own errors are computed with, too.
+    #: The paper's lambda, and the number of eigenvalues kept; donors' errors are computed with them, too.
     ridge: float | Literal["auto"] = "auto"
     n_components: int | Literal["noise"] | None = None
     #: Part of the budget that the errors of donors' predictions have.
@@ -255,7 +255,7 @@ class DonorSteps(Mechanism[Solution]):
 
     @property
     def _parts(self) -> tuple[Privacy, Privacy | None]:
-        """What all but the last release may cost, and the last."""
+        """Budget of all releases but the last, and of the last."""
         if self.placebo_share is None:
             return self.privacy, None
         first, last = parts_of(self.privacy, [1.0 - self.placebo_share, self.placebo_share])
@@ -278,7 +278,7 @@ class DonorSteps(Mechanism[Solution]):
         return partial(self._solution, section, values, n, errors)
 
     def _learned(self, budget: _Budget) -> Generator[Query, Release, tuple[float, CrossSection]]:
-        """Learn the number of donors and, from how long they are, the moments' mechanism."""
+        """Release the number of donors and their norms; choose the moments' mechanism."""
         n = yield from self._counted(budget)
         center, bounds = self._public_center, self.row_bound
         if isinstance(bounds, str):
@@ -292,7 +292,7 @@ class DonorSteps(Mechanism[Solution]):
         return NoisySum.calibrate(budget.take(_COUNT[budget.is_pure]), 1.0, (1,))
 
     def _counted(self, budget: _Budget) -> Generator[Query, Release, float]:
-        """Return the number of donors, or what is released of it where something depends on it."""
+        """Return the number of donors; if it is private and needed, the released count."""
         if self.n_donors is not None:
             return max(float(self.n_donors), 1.0)
         is_needed = isinstance(self.row_bound, str) or isinstance(self.center, str) or self.placebo_share is not None
@@ -306,7 +306,7 @@ class DonorSteps(Mechanism[Solution]):
     def _lengths(
         self, budget: _Budget, n: float, center: FloatArray | None
     ) -> Generator[Query, Release, tuple[FloatArray | None, Bounds | None]]:
-        """Learn where rows are summed about, and the norms that they are held to; None without certainty."""
+        """Find the centre of rows and the norms to clip them to; None if too uncertain."""
         share = min(max(budget.of_counts(n, 1, _CLEAR), _LEAST), _MOST_COUNTS)
         length = yield from self._length(budget.take(share), n, center, "lengths of donors")
         if isinstance(self.center, str):
@@ -323,7 +323,7 @@ class DonorSteps(Mechanism[Solution]):
     def _about(
         self, budget: _Budget, n: float, path: FloatArray, length: float | None
     ) -> Generator[Query, Release, tuple[FloatArray | None, float | None]]:
-        """Learn whether donors are near enough to their mean path to be summed about it, and their length there."""
+        """Decide by a release whether to sum donors about their mean path, if near enough; find their norm there."""
         share = budget.of_counts(n, 1, _CLEAR)
         about = None
         if share <= _MOST_LATER:
@@ -337,7 +337,7 @@ class DonorSteps(Mechanism[Solution]):
     def _length(
         self, part: Privacy, n: float, center: FloatArray | None, name: str
     ) -> Generator[Query, Release, float | None]:
-        """Learn how long rows are about a centre, if the counts are certain."""
+        """Find the norm of rows about a centre, if the counts are certain."""
         bins = length_bins(self.rows.ways(center, None)[0])
         noise = NoisySum.of_counts(part, 1, bins.n_bins)
         counts = partial(_count, counted=count_lengths, rows=self.rows, center=center, bins=bins)
@@ -347,7 +347,7 @@ class DonorSteps(Mechanism[Solution]):
     def _part_lengths(
         self, budget: _Budget, n: float, center: FloatArray | None
     ) -> Generator[Query, Release, Bounds | None]:
-        """Learn how long the parts before and after the intervention are, where that is cheap and certain."""
+        """Find the norms of the parts before and after the intervention, if this is cheap and certain."""
         share = budget.of_counts(n, 2, _CLEAR)
         if share > _MOST_LATER:
             return None
@@ -361,11 +361,11 @@ class DonorSteps(Mechanism[Solution]):
         return None if pre is None or post is None else (pre, post)
 
     def _path(self, budget: _Budget, n: float, length: float | None) -> Generator[Query, Release, FloatArray | None]:
-        """Learn the donors' mean path, if it is asked for or, their length being certain, cheap."""
+        """Release the donors' mean path, if it is requested or, with a certain norm of donors, cheap."""
         periods = self.rows.n_pre + self.rows.n_post
         middle = (self.rows.least + 1.0) / 2.0
         farthest = (1.0 - middle) * math.sqrt(periods)
-        # About the origin, where donors are known to be short; else about the middle, and as long as the range allows.
+        # About the origin if donors' norms are known to be small; else about the middle, with the range's largest norm.
         origin = 0.0 if length is not None and length < farthest else middle
         bound = min(farthest, length or math.inf)
         each = NoisySum.calibrate(budget.whole, rounded_bound(bound, periods), (periods,)).deviation
@@ -404,7 +404,7 @@ class DonorSteps(Mechanism[Solution]):
         return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors, noise)
 
     def planned(self, n: int, spread: float, variation: float) -> tuple[CrossSection, float]:
-        """Return the moments' mechanism, and the error of a prediction, for `n` donors that are alike but for size.
+        """Return the moments' mechanism, and the error of a prediction, for `n` donors that differ in size only.
 
         The steps are answered for three kinds of donors: of the mean square `spread` about the public centre, and by a
         part `variation` of that size larger and smaller. Answers have no noise but that of the mean path, of its usual
@@ -470,7 +470,7 @@ def _sum_paths(donors: Donors, rows: DonorRows, origin: float, bound: float) -> 
 
 
 def sum_paths(donors: FloatArray, rows: DonorRows, origin: float, bound: float, n_threads: int | None) -> FixedPoint:
-    """Sum donors' mapped outcomes about an origin, held to a norm: the data owner's."""
+    """Sum donors' mapped outcomes about an origin, clipped to a norm: the data owner's."""
     mapped = rows.mapped(donors, np.full(donors.shape[1], origin))
     total = gram(mapped, bound_x=bound, sums=True, n_threads=n_threads).exact_x_sum
     assert total is not None
@@ -484,7 +484,7 @@ def count_ratios(donors: FloatArray, errors: SeriesErrors, n_threads: int | None
 
 
 def length_bins(rows: DonorRows) -> HalfOctaves:
-    """Return the bins in which lengths of rows are counted, from the longest that there may be down."""
+    """Return the bins for norms of rows, from the largest possible norm down."""
     last = math.ceil(2.0 * math.log2(math.hypot(rows.bound_pre, rows.bound_post)))
     return HalfOctaves(last - _HALF_OCTAVES, last)
 
@@ -504,15 +504,15 @@ def count_part_lengths(donors: FloatArray, rows: DonorRows, bins: HalfOctaves, n
 
 
 def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: float, few: float = 0.5) -> float | None:
-    """Return the size that less than a share `few` of `n` rows are longer than, and in whose bin it is reached.
+    """Return the smallest upper edge of a bin that less than a share `few` of `n` rows exceed.
 
-    None where noisy counts do not say so with certainty: where what is longer than half that size is within two
-    standard deviations of nothing, and where rows are in the least bin, which tells no scale.
+    None if noisy counts leave it uncertain: if the count of rows above half that norm is within two standard deviations
+    of 0, or if rows are in the smallest bin, which has no scale.
 
-    Rows beyond it are scaled onto it, before and after the intervention alike, which leaves what they say of the
-    prediction and lowers the noise. Of the sizes that 1, 10, 25, 50 and 70% of rows pass that of half of them is the
-    nearest to the best in hindsight, over panels of 300 to 10,000 donors, of one size and of lognormal sizes, of one
-    and of three factors; that of fewer where noise is so small that what shortening them changes is more.
+    Rows beyond it are clipped to it, by one factor before and after the intervention. This keeps the relation of the
+    two parts and lowers the noise. Norms exceeded by 1, 10, 25, 50 and 70% of rows were compared on panels of 300 to
+    10,000 donors, with equal and with lognormal sizes, and one or three factors. That of 50% was nearest to the best in
+    hindsight; a smaller share is better if noise is so small that the bias of clipping is larger.
     """
     longer = np.cumsum(counts[: bins.largest_code - 1 : -1])
     # The first size that more pass: later ones are read through the noise of more bins.
