@@ -78,7 +78,7 @@ def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, sc
 def _usual_rate(mechanism: ObjectivePerturbation, spread: float, score: float = R2) -> float:
     """Return the mean m of counts of a mean square `spread`, in squared bounds.
 
-    A rate leaves a share of m. Their variance is m over that share, and m^2 + m/left is the mean square.
+    A rate leaves a variance of m. That is the share `left` of the whole variance, so m^2 + m/left is the mean square.
     """
     left, square = _left(score), spread * mechanism.bounds.outcome_bound**2
     return 2.0 * left * square / (1.0 + math.sqrt(1.0 + 4.0 * left**2 * square))
