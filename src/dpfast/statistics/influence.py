@@ -71,8 +71,8 @@ class Influence:
 def influence(donors: Any, n_pre: int, target_pre: ArrayLike, *, ridge: float | None = None) -> Influence:
     """Change in weights and prediction when each donor leaves, for ridge synthetic control without privacy.
 
-    Privacy: none. What it returns depends on every donor and is for the data owner alone, to see whom a release will
-    have to hide.
+    Privacy: none. The result depends on every donor. It is for the data owner alone, and shows whom a release will have
+    to hide.
 
     Parameters
     ----------

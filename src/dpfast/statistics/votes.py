@@ -37,8 +37,8 @@ class LassoSelector:
     ----------
     penalty : float, optional
         The paper's Lambda, for which it proposes ``4 sigma sqrt(m log p)`` on m rows with errors of standard deviation
-        sigma [1]_. By default the path of all penalties is followed until twice as many features as asked for have
-        entered, which needs no knowledge of sigma; a block may look at its own rows for that.
+        sigma [1]_. By default the path of all penalties is followed until twice as many features as requested have
+        entered. That needs no knowledge of sigma; a block may look at its own rows for it.
 
     References
     ----------
@@ -122,7 +122,7 @@ def block_votes(
 
 
 def check_selector(selector: Selector, n_rows: int, n_features: int, size: int) -> None:
-    """Try a selector on a made-up table of that size, where its errors may be seen; in a block they may not."""
+    """Try a selector on a made-up table of the size of a block: its errors may be seen there, but not in a block."""
     if not callable(selector):
         raise TypeError(f"selector must be a callable (X, y, size) -> indices, got {type(selector).__name__}")
     X = np.cos(np.arange(n_rows * n_features, dtype=np.float64) ** 2).reshape(n_rows, n_features)
