@@ -340,7 +340,7 @@ def _limits(low: ArrayLike | None, high: ArrayLike | None, n_pre: int, times: ND
 
 
 def _padded(name: str, values: ArrayLike, n_pre: int, times: NDArray[Any]) -> FloatArray:
-    """Return a value a period: NaN, which is not drawn, where only the last periods are given."""
+    """Return a value a period. If only the last periods are given, the others are NaN, and not drawn."""
     array = np.asarray(values, np.float64)
     if array.shape == (len(times) - n_pre,):
         return np.concatenate([np.full(n_pre, np.nan), array])

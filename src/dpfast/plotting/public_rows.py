@@ -114,7 +114,7 @@ def roc(
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend, which tells the area below it too.
+        Name of the series in the legend, with the area below it.
     unit : str, optional
         Of whom: after the names of the axes.
 
@@ -169,7 +169,7 @@ def _wilson(share: FloatArray, counts: Any, reach: float) -> tuple[FloatArray, F
 
 
 def _diagonal(canvas: Canvas, entry: str) -> None:
-    """Draw what is expected of no skill, or of a perfect one, on axes that are a square of shares."""
+    """Draw the expected curve of no skill, or of a perfect one, on axes that are a square of shares."""
     style = {"color": canvas.ink, "alpha": 0.6, "linewidth": 1.0, "linestyle": ":", "marker": "", "label": entry}
     canvas.once("diagonal", lambda: canvas.ax.plot([0.0, 1.0], [0.0, 1.0], **style)[0])
     canvas.plain("x", "y")

@@ -1,4 +1,4 @@
-"""Pictures of budgets: what was spent, and what a budget would buy."""
+"""Pictures of budgets: the spending, and the error at a budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARKED = 40
 
 
 class Spender(Protocol):
-    """What has a budget, and what was spent of it, cost by cost."""
+    """An object with a budget, and its spending, cost by cost."""
 
     @property
     def budget(self) -> Privacy:
@@ -51,7 +51,7 @@ def budget_spent(
     Parameters
     ----------
     ledger : Ledger
-        Whose `spending` is drawn, and the plain sum of epsilons beside it where that is more.
+        Its `spending` is drawn, with the plain sum of epsilons beside it if the sum is more.
     ax : matplotlib Axes, optional
         Where to draw; by default a figure of its own. Drawn on again, another ledger stands beside the first.
     title : str, optional
@@ -191,7 +191,7 @@ def score_curves(
     label: str | None = None,
     unit: str | None = None,
 ) -> Axes:
-    """Draw what repeated private fits achieve against epsilon: their mean, and a band that most of them are in.
+    """Draw the results of repeated private fits against epsilon: their mean, and a band with most of them.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _readable(canvas: Canvas, side: str, form: str, steps: tuple[float, ...]) ->
 
 
 def _ticks(canvas: Canvas, places: Any) -> None:
-    """Have ticks at the places that were tried, where they are few."""
+    """Have ticks at the places that were tried, if they are few."""
     if len(places) <= 10:
         canvas.ax.set_xticks(places, [f"{place:g}" for place in places])
         canvas.ax.set_xticks([], minor=True)
