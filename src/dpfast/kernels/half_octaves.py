@@ -40,7 +40,7 @@ class HalfOctaves:
         return 2 * self.largest_code + 1
 
     def size(self, code: int) -> float:
-        """Return the largest size that has a code, but for the last one, which has no largest."""
+        """Return the largest size with a code; the last code has no largest."""
         whole, half = divmod(self.first + code, 2)
         return math.ldexp(math.sqrt(2.0) if half else 1.0, whole)
 
