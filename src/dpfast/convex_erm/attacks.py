@@ -68,7 +68,7 @@ def _logistic(z: float, y: float) -> float:
 
 
 def _flat(z: float, y: float) -> float:
-    """Slope of losses that are linear this far from their kink."""
+    """Slope of losses that are linear this far from their non-differentiable point."""
     return -1.0 if y > 0.0 else 1.0
 
 
@@ -78,7 +78,7 @@ def _capped(z: float, y: float) -> float:
 
 
 def _quantile(z: float, y: float) -> float:
-    """Slope of the loss of the median this far from its kink."""
+    """Slope of the loss of the median this far from its non-differentiable point."""
     return 0.5 * _flat(z, y)
 
 

@@ -155,9 +155,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     shift_ : float
         Where loss is "auto", the method objective perturbation, and no set confines parameters: the shift used.
     log_odds_ : ndarray of shape (2, n_points) or (1 + n_classes, n_points)
-        Where probabilities are calibrated. Of two classes: margins ``X @ coef_.T + intercept_``, and the logarithm of
-        the odds of the second class at each of them, between and beyond which it is linear. Of more: gaps from the
-        largest other margin to that of a class, and the log-odds of each class against all others.
+        Log-odds, if probabilities are calibrated. For two classes: margins ``X @ coef_.T + intercept_``, and the
+        logarithm of the odds of the second class at each of them, between and beyond which it is linear. For more
+        classes: gaps from the largest other margin to the one of a class, and the log-odds of each class against all
+        others.
     estimate_, covariance_ : ndarray
         With ``inference=True``, for two classes: as for `ObjectivePerturbationRegressor`.
     mean_curvature_ : ndarray of shape (2,)
@@ -238,8 +239,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Scores of new rows: the class with the largest is predicted, or the second of two where it is positive.
 
-        Margins, where probabilities are not calibrated. Calibrated, they are the margin less the one of equal
-        probability, of two classes. Of more they are the log-odds of each class against all others.
+        Margins, where probabilities are not calibrated. Calibrated, for two classes they are the margin less the one of
+        equal probability. For more classes they are the log-odds of each class against all others.
 
         Parameters
         ----------

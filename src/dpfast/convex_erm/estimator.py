@@ -70,7 +70,7 @@ class Asked(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PerturbedObjective(BoundedEstimator, ErrorReports):
-    """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
+    """Common parts of both estimators: parameters, bounds, the steps of a fit, the textbook estimator."""
 
     bound_x: float | Literal["private"]
     loss: str | GeneralisedLinearLoss

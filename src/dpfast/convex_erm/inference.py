@@ -131,7 +131,7 @@ class ErrorReports(LinearEstimator):
 
     @property
     def _ratio(self) -> str | None:
-        """What exponentials of coefficients are called, if anything."""
+        """The name of exponentials of coefficients, if any."""
         return None
 
     def summary(self, *, level: float = LEVEL) -> DataFrame:

@@ -108,7 +108,7 @@ class StepsOf(Mechanism[_Told]):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What all releases cost."""
+        """The cost of all releases."""
         return self.steps.privacy
 
     @property
@@ -139,7 +139,7 @@ class Descent(StepsOf[Descended]):
 
 
 class Placed(NamedTuple):
-    """Where bins of margins are."""
+    """Places of the bins of margins."""
 
     unit: float
     #: The intercept that some are about, if any.
@@ -188,7 +188,7 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     drawn afresh. So the counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add
     to mu squared. After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private
     minimiser has no proved curve under replace-one. After it, the epsilons and the deltas add up
-    (`NoisySum.counts_within`). What is made of coefficients and counts is post-processing.
+    (`NoisySum.counts_within`). Everything computed from coefficients and counts is post-processing.
     """
 
     privacy: Privacy
@@ -303,11 +303,11 @@ def objective_perturbation(
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise, with an UnsoundCalibrationWarning where it is too little.
     source : BitSource, optional
-        Where the bits come from; the operating system by default.
+        The source of the bits; the operating system by default.
     n_threads : int, optional
         The result does not depend on it.
     name : str
-        What the release is called in a ledger's report.
+        Name of the release in a ledger's report.
     ledger : Ledger, optional
         The budget to pay from. Without one whoever calls sees to it that the release is paid for.
 

@@ -49,7 +49,7 @@ _UNKNOWN = 4.0, 1.0
 def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPREAD) -> float:
     """Return the error of predictions over the outcomes' bound, for n people with predictions as large as the bound.
 
-    Of counts it is the usual rate over their bound times the error of log-rates that are as large as 1.
+    For counts it is the usual rate over their bound, times the error of log-rates as large as 1.
     """
     if isinstance(mechanism.bounds.loss, LogisticLoss) and mechanism.bounds.loss.shift > 0.0:
         # Of margins but their ratios count: shrinkage is none of it.
@@ -218,7 +218,7 @@ def planned(
 
 
 class Fitting(NamedTuple):
-    """What fits a budget."""
+    """The choices for a budget."""
 
     #: Of the logistic loss.
     shift: float

@@ -68,11 +68,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0.
     loss : {"squared", "huber", "quantile", "poisson"} or GeneralisedLinearLoss, default "squared"
         "squared": (y - x'theta)^2/2, for means. Those with a bounded slope need no constraint, and mostly less noise:
-        "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians, bent
-        within an eighth of `bound_y`; "poisson": for counts y from 0 to `bound_y`, whose mean `predict` returns. They
-        are twice continuously differentiable, and the same by either method. ``SmoothedHuber``, ``SmoothedQuantile``
-        (any quantile), ``PoissonLoss`` and ``CallableLoss`` (a convex loss of one's own) of dpfast.solvers have numbers
-        of one's own, in units of y.
+        "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians,
+        smoothed within an eighth of `bound_y`; "poisson": for counts y from 0 to `bound_y`, whose mean `predict`
+        returns. They are twice continuously differentiable, and the same by either method. ``SmoothedHuber``,
+        ``SmoothedQuantile`` (any quantile), ``PoissonLoss`` and ``CallableLoss`` (a convex loss of one's own) of
+        dpfast.solvers have numbers of one's own, in units of y.
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in. The squared loss needs one for a finite epsilon: without, its gradient
         has no bound.
@@ -117,7 +117,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     covariance_ : ndarray of shape (n, n), n the size of `estimate_`
         With ``inference=True``: of the estimates' errors, from sampling and noise.
     bound_x_, bound_y_ : float
-        The bounds found, if they are "private". Of counts without noise, the largest or the declared bound.
+        The bounds found, if they are "private". For counts without noise, the largest or the declared bound.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 

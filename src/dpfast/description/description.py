@@ -80,14 +80,14 @@ class _Ratio(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """What was released of a table; `describe` makes it.
+    """The release of a table; `describe` makes it.
 
     Parameters
     ----------
     releases_ : tuple of Release
         All that left the table: noisy counts of people by bin, and sums of numbers.
     privacy_spent_ : Privacy
-        What it cost.
+        Its cost.
     """
 
     releases_: tuple[Release, ...]
@@ -121,8 +121,8 @@ class Description:
         -------
         pandas.DataFrame
             Index levels ``column`` and ``statistic``; columns ``estimate``, ``std_error``, ``low`` and ``high``. First
-            the number of rows. Of a number: ``mean`` and the quantiles, of the people with a value, and the share of
-            rows where it is ``missing``. Of categories, and of pairs of two: the share of all rows at each level,
+            the number of rows. For a number: ``mean`` and the quantiles, of the people with a value, and the share of
+            rows where it is ``missing``. For categories, and for pairs of two: the share of all rows at each level,
             ``other`` and ``missing``. The error of a quantile is half of its limits at one standard deviation.
 
         Raises
@@ -315,7 +315,7 @@ def describe(
         limits. An undeclared level is counted as ``other``. A missing value is counted as missing, whatever value is
         declared to represent it.
     epsilon, delta : float
-        What it may cost. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
+        Its budget. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public; if not, it is estimated.
     crosstabs : sequence of pairs of str, optional

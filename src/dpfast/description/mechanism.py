@@ -2,9 +2,9 @@
 
 A person counts once, in one bin, in each of K histograms. The bins of a category are its declared levels, other values,
 and missing ones. The bins of a number are equal bins of its limits, to which it is clipped, and missing values. The
-bins of two categories are the pairs of their levels, and the rest. Of each of M numbers a person adds w z as well, with
-w = 1/2 public. Here z in [-1, 1] is the number in units of half the width of its limits about their middle. It lies on
-a grid that has -1 and 1, and is 0 if missing. All of it is one vector of integers, summed exactly.
+bins of two categories are the pairs of their levels, and the rest. For each of M numbers a person adds w z as well,
+with w = 1/2 public. Here z in [-1, 1] is the number in units of half the width of its limits about their middle. It
+lies on a grid that has -1 and 1, and is 0 if missing. All of it is one vector of integers, summed exactly.
 
 Replaced, a person leaves one bin of each histogram for another, and moves each w z by 2w at most: in the L2 norm
 sqrt(2 K + 4 w^2 M) = sqrt(2 K + M), in the L1 norm 2 K + 2 w M = 2 K + M. Who comes or goes moves sqrt(K + M/4) and

@@ -1,9 +1,9 @@
 """Sizes of numbers by half-octaves, each sqrt(2) times the one before: public bins for counts of people.
 
 A bin is told by an integer code. The sizes up to 2**(first/2) have the code 0, those above 2**((first + k - 1)/2) up to
-2**((first + k)/2) the code k, and the last code, last - first, has all that is larger too. Of a negative number the
-code is negative, so that codes keep the order of numbers. An edge halfway between two powers of two is the double that
-is nearest to it.
+2**((first + k)/2) the code k, and the last code, last - first, has all that is larger too. The code of a negative
+number is negative, so that codes keep the order of numbers. An edge halfway between two powers of two is the double
+that is nearest to it.
 """
 
 from __future__ import annotations

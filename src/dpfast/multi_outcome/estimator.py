@@ -159,7 +159,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         is taken as fixed). It leaves out sampling error, also of `n_subsample`.
     residual_std_ : ndarray of shape (n_outcomes,) or None
         Standard deviation of the outcomes about their linear function of the features. It is known if a fit with
-        residual steps released it, for rows of one person each; None otherwise. Of weighted rows it is no less than
+        residual steps released it, for rows of one person each; None otherwise. For weighted rows it is no less than
         their weighted one, where there is an intercept.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
@@ -350,7 +350,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         spread : float, default 0.25
             Assumed mean squared norm of the rows (about the centre of their box, if any) as a fraction of their
             squared bound; it is taken to be even over directions, and the outcomes to be explained by the features.
-            That of outcomes too, for the score and for residual steps.
+            The same fraction is assumed of outcomes, for the score and for residual steps.
         score : float, default 0.5
             Assumed R^2 without privacy.
         max_rows : int, optional
@@ -744,7 +744,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _solve(self, mechanism: Mechanism[Regression], found: Regression, public: Public) -> Fitted:
         solution = found.solution
         if self.box_x is not None:
-            # Of entries that are all held to 0 nothing is learned: noise is no coefficient.
+            # Nothing is learned from entries that are all clipped to 0: noise is no coefficient.
             low, high = limits_of(self.box_x, solution.coef.shape[1])
             unseen = (low == 0.0) & (high == 0.0)
             solution = replace(

@@ -207,7 +207,7 @@ class Moments(Mechanism[Regression]):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What the release costs."""
+        """The cost of the release."""
         return self.route.calibration.privacy
 
     @cached_property

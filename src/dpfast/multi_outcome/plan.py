@@ -1,4 +1,4 @@
-"""What error privacy adds to a regression, from public numbers."""
+"""The error from privacy in a regression, from public numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPREAD, R2 = 0.25, 0.5
 
 
 class Assumed(NamedTuple):
-    """What is assumed of rows: even over directions, and outcomes explained by them as far as R^2 says."""
+    """Assumptions on rows: even over directions, and outcomes explained by them as far as R^2 says."""
 
     n_people: int
     rows: float

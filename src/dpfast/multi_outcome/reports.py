@@ -1,4 +1,4 @@
-"""What is said of coefficients once they are fitted: a table of errors, limits and p-values.
+"""Reports of fitted coefficients: a table of errors, limits and p-values.
 
 Arithmetic on released and public numbers.
 """
@@ -80,8 +80,8 @@ class CoefficientReports(LinearEstimator):
             (predictions use `coef_` and `intercept_`); ``std_error``, its standard error in all; ``low`` and ``high``;
             ``p_value``, two-sided, for a coefficient of zero in the population: NaN for other targets, without
             sampling; ``std_privacy``, the standard deviation of `coef_` from the privacy noise alone, about the target
-            "ridge", NaN of the intercept. Of a feature that noise has hidden all are NaN. Of an intercept whose error
-            is not known the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
+            "ridge", NaN of the intercept. For a feature hidden by noise all are NaN. For an intercept with unknown
+            error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
             public, privacy, level and target of the limits, and ``r_squared`` if the residual variance is known.
 
         Raises
@@ -172,7 +172,7 @@ class CoefficientReports(LinearEstimator):
             return None
         told = Evidence(**self._evidence[0])
         features = self.coef_.shape[1]
-        # Of weighed rows a constant is among the features that X'X is of.
+        # For weighted rows a constant is among the features of X'X.
         if not math.isfinite(told.n_rows) or len(told.xx) > features or np.isnan(law.center[:, :features]).any():
             return None
         units = np.ones(features) if told.units is None else told.units
@@ -218,9 +218,9 @@ class CoefficientReports(LinearEstimator):
         ax, title, label, unit
             As for `dpfast.plotting.coefficients`.
         per : {"unit", "range"}, optional
-            What a coefficient is drawn for: a unit of its feature, or the whole range between the limits of `box_x`. By
-            default the range if the widths of ranges differ more than tenfold, so that no feature in a small unit
-            flattens the others.
+            The change that a coefficient is drawn for: a unit of its feature, or the whole range between the limits of
+            `box_x`. By default the range if the widths of ranges differ more than tenfold, so that no feature in a
+            small unit flattens the others.
 
         Returns
         -------
@@ -329,7 +329,7 @@ class CoefficientReports(LinearEstimator):
                 Evidence(**told).posterior(variance, level, of_population=target == "population")
                 for told, variance in zip(self._evidence, parts, strict=True)
             ]
-        # Of weighed rows a constant is the last column, before the intercept that it stands for.
+        # For weighted rows a constant is the last column, before the intercept that it represents.
         features = self.coef_.shape[1]
         kept = [*range(features), *([-1] if self._has_intercept else [])]
         return Posterior(*(np.concatenate(part)[:, kept] for part in zip(*laws, strict=True)))

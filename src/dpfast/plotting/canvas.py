@@ -1,4 +1,4 @@
-"""Where pictures are drawn: axes, the series already on them, names, legends and colours.
+"""The canvas of pictures: axes, the series already on them, names, legends and colours.
 
 Figures are made without pyplot, so no window or global state is touched. Whatever settings are in force, what a picture
 tells its series apart by is set here, for each of its artists: settings change its looks and not its meaning. Names are
@@ -108,7 +108,7 @@ class Canvas:
 
     @property
     def ink(self) -> Any:
-        """What text is written in: dark on light paper and light on dark."""
+        """The colour of text: dark on light paper and light on dark."""
         return self.ax.xaxis.label.get_color()
 
     def drawn(self, what: Hashable = _SERIES) -> list[Any]:

@@ -55,11 +55,11 @@ def synthetic_control_paths(
     level : float, default 0.9
         Coverage of the limits, which the legend says.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another fit stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another fit stands beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend.
+        Name of the series in the legend.
     unit : str, optional
         Unit of the outcome.
 
@@ -177,13 +177,13 @@ def placebo_distribution(
     level : float, default 0.9
         Coverage of the limits, which the legend says.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another target is marked among the same donors.
+        Axes to draw on; by default a figure of its own. Drawn on again, another target is marked among the same donors.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the target is called in the legend.
+        Name of the target in the legend.
     unit : str, optional
-        What donors are, in the place of "donors".
+        Name of the donors, in the place of "donors".
 
     Returns
     -------

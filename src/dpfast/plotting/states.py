@@ -69,19 +69,19 @@ def value_function(
     reference : array of shape (n_states,), optional
         Public values to compare points with: declared public by being given.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, points of another fit stand beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, points of another fit stand beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend.
+        Name of the series in the legend.
     unit : str, optional
         Unit of the values.
 
     Returns
     -------
     matplotlib Axes
-        ``axes.figure.savefig(path)`` writes them to a file. Of more than a thousand states every so many is drawn, as
-        the axis says, besides those that are marked.
+        ``axes.figure.savefig(path)`` writes them to a file. If there are more than a thousand states every so many is
+        drawn, as the axis says, besides the marked ones.
 
     Raises
     ------

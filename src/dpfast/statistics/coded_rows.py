@@ -83,7 +83,7 @@ class CodedMap:
 
     @property
     def _unmoved(self) -> RowMap:
-        """What is done before the norm is taken."""
+        """The operations before the norm is taken."""
         return replace(self.row_map, center=None, scale=None)
 
     @cached_property

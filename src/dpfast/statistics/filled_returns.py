@@ -213,7 +213,7 @@ class _Chunk(NamedTuple):
 
     @property
     def starts(self) -> IntArray:
-        """Where each trajectory's begin; each has one."""
+        """The start of each trajectory's part; each has one."""
         return np.cumsum(self.sizes) - self.sizes
 
 

@@ -55,7 +55,7 @@ def _grid_exponent(bound: float) -> int:
 
 
 class Layout:
-    """What a Gram and an accumulator of one have in common: shape, bounds and grid, all public."""
+    """Common properties of a Gram and its accumulator: shape, bounds and grid, all public."""
 
     def __init__(
         self, n_features: int, n_outcomes: int, bound_x: float, bound_y: float | None, sums: bool = False
@@ -288,7 +288,7 @@ def sum_of_parts(one: Gram, other: Gram) -> Gram:
 def rounded_bound(bound: float, n_columns: int) -> float:
     """Return the largest L2 norm that a row of some columns, clipped to `bound`, has once it is rounded to its grid.
 
-    What to calibrate with: a few parts in ten million above `bound`, and never below the exact value.
+    The norm to calibrate with: a few parts in ten million above `bound`, and never below the exact value.
 
     Examples
     --------

@@ -30,7 +30,9 @@ from dpfast._threads import single_threaded_blas
 
 @dataclass(frozen=True, repr=False)
 class Influence:
-    """What each donor does to a synthetic control. The data owner's: not private.
+    """The effect of each donor on a synthetic control.
+
+    The data owner's: not private.
 
     Parameters
     ----------

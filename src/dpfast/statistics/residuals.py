@@ -308,7 +308,7 @@ def _check_table(
 
 
 class ThreadRows:
-    """What one thread reads rows with."""
+    """Reader of the rows for one thread."""
 
     kernel: residual_step.ResidualRows
 
@@ -329,7 +329,7 @@ class ThreadRows:
 
 
 class ThreadSums(ThreadRows):
-    """What one thread adds up."""
+    """The sums of one thread."""
 
     kernel: residual_step.ResidualSums
 
@@ -368,7 +368,7 @@ class ThreadSums(ThreadRows):
 
 
 class ThreadSizes(ThreadRows):
-    """What one thread counts."""
+    """The counts of one thread."""
 
     kernel: residual_step.ResidualSizes
 

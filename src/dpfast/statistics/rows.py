@@ -47,8 +47,8 @@ class RowMap:
     rows with a norm above `bound` are scaled onto it; `center` is subtracted; the difference is multiplied by
     ``1/scale``; products with `basis` are taken.
 
-    What comes out is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than
-    `bound` stays as it is. A row with NaN or infinity becomes NaN.
+    The image is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than `bound`
+    stays as it is. A row with NaN or infinity becomes NaN.
     """
 
     low: FloatArray | None = None  # entrywise limits (d,) or (1,), both or neither; they may be infinite
@@ -327,7 +327,8 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
         length, longest = float(np.linalg.norm(at)), _longest(low, high, bound, units)
         least = max(float(np.sum(np.minimum(at * (low / units), at * (high / units)))), -math.sqrt(longest) * length)
         cut = longest - 2.0 * least + length**2
-        # Not positive if no row of the box is within the bound: then they are scaled out of it, and held to its size.
+        # Not positive if no row of the box is within the bound: then they are scaled out of it, and clipped to its
+        # size.
         squared = min(squared, cut) if cut > 0.0 else squared
     return RowMap(low, high, bound, center, units), _steady(math.sqrt(squared))
 

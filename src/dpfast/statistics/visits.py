@@ -93,7 +93,7 @@ class SufficientStatistics:
     n_trajectories : int
         How many there are.
     origin : float
-        What returns are counted from: the lower end of their range, or about its middle.
+        The zero of returns: the lower end of their range, or about its middle.
     public : VisitBounds
         Bounds on one trajectory's part, to calibrate with.
     """
@@ -106,7 +106,7 @@ class SufficientStatistics:
 
     @property
     def bounds(self) -> BlockBounds | VisitLimits:
-        """What one trajectory may add: norms of its A, b and weighted returns, or its entries state by state."""
+        """Bounds on one trajectory's part: norms of its A, b and weighted returns, or its entries state by state."""
         return self.public.block
 
     @property

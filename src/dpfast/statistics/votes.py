@@ -1,7 +1,7 @@
 """Votes of blocks of rows for features: each block, on its own, says which ones matter there.
 
 Whoever selects sees one block at a time, and whatever it does there, errors included, moves one block's votes at most.
-What is counted is **not private**: it belongs to the owner of the data until noise is added.
+The counts are **not private**: they belong to the owner of the data until noise is added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single
 
 
 class Selector(Protocol):
-    """What selects features: any callable with this signature."""
+    """A selector of features: any callable with this signature."""
 
     def __call__(self, X: FloatArray, y: FloatArray, size: int, /) -> Any:
         """Return the indices of at most `size` features, from rows X (n, p) and outcomes y (n,) of one block.
