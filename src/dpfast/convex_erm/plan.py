@@ -7,11 +7,11 @@ where noise is large the shift is `_LARGEST`. The strong convexity is the least 
 (releases/objective_bounds.py). Parameters then are near the sum of y x, and little more could be learned. Where noise
 is small the shift ends, and the convexity falls until its cost would matter.
 
-Between the two stands `v`, what rows tell of one parameter over the noise in it: n/(25 d s), s the deviation of noise
-for a change of 1, about 4/epsilon. The constants were chosen on breast cancer, pairs of digits, patches of pictures and
-synthetic tables of 200 to 100,000 rows and 5 to 200 features, at epsilon 1/2 to 4. Where features are correlated and
-the model is wrong, as on the patches, less convexity and less of a shift do better at small v, by .02 to .08; on breast
-cancer and digits, as much of either loses .02 to .2.
+Between the two stands `v`, the signal of rows in one parameter over the noise in it: n/(25 d s), s the deviation of
+noise for a change of 1, about 4/epsilon. The constants were chosen on breast cancer, pairs of digits, patches of
+pictures and synthetic tables of 200 to 100,000 rows and 5 to 200 features, at epsilon 1/2 to 4. Where features are
+correlated and the model is wrong, as on the patches, less convexity and less of a shift do better at small v, by .02 to
+.08; on breast cancer and digits, as much of either loses .02 to .2.
 """
 
 from __future__ import annotations

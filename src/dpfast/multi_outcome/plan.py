@@ -44,7 +44,7 @@ class Assumed(NamedTuple):
         """Return the R^2 to expect, with the best penalty.
 
         The loss was reckoned for rows that are even over directions. Those of people have eigenvalues like k^-1.5
-        rather, k = 1, 2, ..., and coefficients as large in all of them: noise in moments weighs most where rows are
+        rather, k = 1, 2, ..., and coefficients as large in all of them: noise in moments matters most where rows are
         short; but there is least to lose there.
         """
         features = self.shape[0]

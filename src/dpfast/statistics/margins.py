@@ -4,7 +4,7 @@ Margins of a row are its products with coefficients, after it is clipped to a no
 one histogram: the cell is the bin of the margin, and the side of the row's outcome. Several margins, a class each, have
 a histogram for each class: the cell is the bin of the gap from the largest other margin to that of the class, and
 whether the row is of the class. A row counts for the weight of its class, at most 1, to the nearest multiple of 2^-20:
-sums are of integers. The cells of a row depend on that row alone, to the bit. Products are those of RowMap, and all
+sums are of integers. The result for a row depends on that row alone, to the bit. Products are those of RowMap, and all
 else is comparisons and differences within the row.
 """
 

@@ -83,7 +83,7 @@ class ResidualStep:
     whitening: FloatArray | None = None  # (k, D), fastest where lower triangular; None for no change, k = D
     constant: bool = False  # whether rows are followed by a 1
     link: Link = "identity"
-    longest: float = math.inf  # norm of p beyond which a row counts for less
+    longest: float = math.inf  # norm of p beyond which a row has less weight
     bend: tuple[float, float] = (1.0, 1.0)  # of "huber": threshold and width; of "quantile": level and width
 
     def __post_init__(self) -> None:

@@ -271,8 +271,8 @@ def first_visit_returns(
         Most steps of a trajectory that count, from its first; longer ones are cut. Public.
     lag : int, default 0
         Visits at the last so many steps before the horizon do not count, though their rewards do. If a trajectory is
-        truncated, a return that counts then lacks at most the share ``gamma**lag`` of the rewards after its end.
-        Whether a visit counts depends on what was before it alone, so it favours no return. Public, below the horizon.
+        truncated, a return that counts then lacks at most the share ``gamma**lag`` of the return after its end. Whether
+        a visit counts depends on what was before it alone, so it favours no return. Public, below the horizon.
     n_threads : int, optional
         Default ``OMP_NUM_THREADS``, else the cores this process may use. The result does not depend on it.
 
