@@ -1,9 +1,9 @@
 """Attacks on minimisers of perturbed objectives: the noise in the objective is recovered from the minimiser.
 
-In one dimension, or where the slope is that of a line, the minimiser theta of ``loss + (m/2) theta^2 + b theta`` within
-its constraint says exactly which b made it: b = -(slope of the loss + m theta). On the neighbouring table the same
-theta takes another b, by the difference of the slopes. So outputs show b about centres that lie that far apart, or
-farther; the finishing noise is many orders smaller. Strong convexity is large here, so that theta stays within.
+Take one dimension, or a loss with the slope of a line. The minimiser theta of ``loss + (m/2) theta^2 + b theta`` within
+its constraint then determines b exactly: b = -(slope of the loss + m theta). On the neighbouring table the same theta
+takes another b, by the difference of the slopes. So outputs show b about centres at least that far apart; the finishing
+noise is many orders smaller. Strong convexity is large here, so that theta stays within.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _logistic(z: float, y: float) -> float:
 
 
 def _flat(z: float, y: float) -> float:
-    """Slope of losses that are linear this far from their kink."""
+    """Slope of losses that are linear this far from their non-differentiable point."""
     return -1.0 if y > 0.0 else 1.0
 
 
@@ -80,7 +80,7 @@ def _capped(z: float, y: float) -> float:
 
 
 def _quantile(z: float, y: float) -> float:
-    """Slope of the loss of the median this far from its kink."""
+    """Slope of the loss of the median this far from its non-differentiable point."""
     return 0.5 * _flat(z, y)
 
 
@@ -155,7 +155,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 
 
 def _fitted(privacy: Privacy) -> Minimised:
-    """Return the loss that fits the budget of so few people: its slope is nearly 1 where coefficients are 0."""
+    """Return the loss for the budget of so few people: its slope is nearly 1 where coefficients are 0."""
     loss = LogisticLoss(fitting(privacy, 1, 1 if privacy.adjacency == "replace_one" else None).shift)
 
     def slope(z: float, y: float) -> float:
@@ -210,7 +210,7 @@ def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:
     summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
 
     def of_first_sum(releases: tuple[Release, ...]) -> tuple[float, list[float]]:
-        """Return the sum that was released after the minimiser, and what it is of either table."""
+        """Return the sum released after the minimiser, and its exact value of either table."""
         stages = summed[0].mechanism.stages()
         next(stages)
         query = stages.send(releases[0])
@@ -259,8 +259,8 @@ def _descent_attack(
     """Attack every release of a descent: the first person's outcome, or they, are another.
 
     Others, half as long, keep coefficients near 0; columns of zeros keep steps small. An attacker who knows the table
-    knows what was summed for every release, as it hangs on earlier ones alone; where a person changes nothing of it,
-    as of a size that stays, it says nothing.
+    knows the sum behind every release: it depends on earlier releases alone. A sum that the person does not change,
+    such as a size that stays, says nothing.
     """
     other = np.append(-outcomes[0], outcomes[1:])
     is_other = privacy.adjacency == "replace_one"
@@ -269,7 +269,7 @@ def _descent_attack(
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 
     def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of every release in units of what differs, and that in units of recorded noise."""
+        """Return the noise of every release in units of the difference, and the difference in recorded noise."""
         seen: list[float] = []
         apart: list[float] = []
 
@@ -301,7 +301,7 @@ def _descent_attack(
 
 
 def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], classes: Sequence[int]) -> Attack:
-    """Attack counts of margins: who knows everybody else and the coefficients knows which cells one person moves."""
+    """Attack counts of margins: an attacker with everybody else and the coefficients knows the cells of one person."""
     estimator = ObjectivePerturbationClassifier(
         bound_x=1.0, classes=classes, method=method, n_threads=1, fit_intercept=False, **claimed(privacy)
     )

@@ -110,20 +110,21 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     epsilon, delta
         As for every estimator.
     classes : array_like of shape (n_classes,)
-        The declared labels, at least two; inferring them would tell of people. None where epsilon is ``inf``.
+        The declared labels, at least two; inferring them would reveal people's data. None where epsilon is ``inf``.
     loss : {"auto", "logistic", "hinge"} or GeneralisedLinearLoss, default "auto"
-        log(1 + exp(shift - margin)) without a shift for "logistic", or the hinge with its kink bent to be twice
-        continuously differentiable (``SmoothedHinge`` of dpfast.solvers for another width). "auto" is the logistic loss
-        with a shift, and a ridge, that fit the budget and the table's size, where nothing else is asked for: rows near
-        the boundary then count in full where noise is large, and the shift ends where it is small.
+        log(1 + exp(shift - margin)) without a shift for "logistic", or the hinge, smoothed at its non-differentiable
+        point to be twice continuously differentiable (``SmoothedHinge`` of dpfast.solvers for another width). With
+        "auto" it is the logistic loss with a shift and a ridge for the budget and the table's size, unless another is
+        requested. Rows near the boundary then count in full where noise is large. The shift ends where noise is small.
     method : {"auto", "objective", "gradient"}, default "auto"
         Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
-        classes), which needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. "auto"
-        takes descent, where it can, for more than two classes, with `inference`, and for two where no great number of
-        people is known to be there for the features. Where epsilon is ``inf`` there are only minimisers.
+        classes). Descent needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. The
+        choice of "auto" is descent, if possible, for more than two classes, and also with `inference`. For two classes
+        it is descent unless the number of people is known to be large for the features. Where epsilon is ``inf`` there
+        are only minimisers.
     class_weight : mapping, optional
         Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
-        next to the heaviest, so that nobody counts for more than without weights. They are public, so frequencies of
+        next to the heaviest, so that nobody has more weight than without weights. They are public, so frequencies of
         classes must come from elsewhere: "balanced", which counts labels, is refused. Probabilities and the ridge are
         those of the weighted loss.
     constraint : L2Ball, L1Ball or Box, optional
@@ -132,7 +133,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         A tenth of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
         calibrate the probabilities, and `predict` takes the most probable class. "link" leaves the whole budget to the
         coefficients, and probabilities are a fixed function of the margins. So they are with ``calibration="paper"``
-        and where epsilon is ``inf``. Rows are held to `bound_x` where they are predicted, too.
+        and where epsilon is ``inf``. Rows are clipped to `bound_x` in predictions, too.
     bound_x, penalty, ridge, fit_intercept, calibration, inference
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
@@ -141,8 +142,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients: of the second class against the first, or of each class against the rest. They are what predicts:
-        shrunk, and of a loss that may be shifted. With `inference`, `estimate_` is of the logistic loss.
+        Coefficients: of the second class against the first, or of each class against the rest. Predictions use them.
+        They are shrunk, and the loss may be shifted. With `inference`, `estimate_` is of the logistic loss.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts; zeros where none is fitted.
     classes_ : ndarray of shape (n_classes,)
@@ -154,16 +155,17 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     shift_ : float
         Where loss is "auto", the method objective perturbation, and no set confines parameters: the shift used.
     log_odds_ : ndarray of shape (2, n_points) or (1 + n_classes, n_points)
-        Where probabilities are calibrated. Of two classes: margins ``X @ coef_.T + intercept_``, and the logarithm of
-        the odds of the second class at each of them, between and beyond which it is linear. Of more: gaps from the
-        largest other margin to that of a class, and the log-odds of each class against all others.
+        Log-odds, if probabilities are calibrated. For two classes: margins ``X @ coef_.T + intercept_``, and the
+        logarithm of the odds of the second class at each of them, between and beyond which it is linear. For more
+        classes: gaps from the largest other margin to the one of a class, and the log-odds of each class against all
+        others.
     estimate_, covariance_ : ndarray
         With ``inference=True``, for two classes: as for `ObjectivePerturbationRegressor`.
     mean_curvature_ : ndarray of shape (2,)
         With ``inference=True``, an intercept, and a number of people that is public or released: the mean of p (1 - p)
         over people, and the deviation of the noise in it.
     bound_x_ : float
-        Where it is "private": what was found.
+        The bound found, if it is "private".
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -237,13 +239,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Scores of new rows: the class with the largest is predicted, or the second of two where it is positive.
 
-        Margins, where probabilities are not calibrated. Calibrated, of two classes the margin less that at which both
-        are as probable; of more, the log-odds of each against all others.
+        Margins, where probabilities are not calibrated. Calibrated, for two classes they are the margin less the one of
+        equal probability. For more classes they are the log-odds of each class against all others.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_rows, n_features)
-            Held to `bound_x`, as in the fit; margins of private rows are private and not covered by the release.
+            Clipped to `bound_x`, as in the fit; margins of private rows are private and not covered by the release.
 
         Returns
         -------
@@ -284,10 +286,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Probabilities of the classes.
 
-        Calibrated by noisy counts, unless told otherwise: `log_odds_` says how. With ``probabilities="link"`` a fixed
-        function of the margins: the logistic function, of margins divided by 1 + shift/2 where the loss is shifted, and
-        of twice the margins of a hinge; of other losses the probability at which the margin has least expected loss.
-        Nothing is learned then of how probable margins are.
+        Calibrated by noisy counts, unless told otherwise: `log_odds_` says how. With ``probabilities="link"`` they are
+        a fixed function of the margins. For the logistic loss it is the logistic function, of margins divided by 1 +
+        shift/2 where the loss is shifted. For a hinge it is the logistic function of twice the margins. For other
+        losses it is the probability at which the margin has least expected loss. Nothing is learned then of how
+        probable margins are.
 
         Parameters
         ----------
@@ -761,7 +764,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return Fitted(attributes, error)
 
     def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> dict[str, Any]:
-        """Return what noisy counts say of probabilities; what margins promise goes by the error of the coefficients."""
+        """Return probabilities from noisy counts; the prior from margins depends on the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
         cells = counts.reshape(len(counts), 2, len(ends) - 1)

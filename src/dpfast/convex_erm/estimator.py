@@ -57,7 +57,7 @@ from dpfast.solvers.proximal_point import minimise_convex
 
 
 class Asked(NamedTuple):
-    """What a plan is asked for: public numbers."""
+    """Public numbers that a plan depends on."""
 
     n: int
     n_features: int
@@ -70,7 +70,7 @@ class Asked(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PerturbedObjective(BoundedEstimator, ErrorReports):
-    """What both estimators share: parameters, bounds, the steps of a fit, the textbook estimator."""
+    """Common parts of both estimators: parameters, bounds, the steps of a fit, the textbook estimator."""
 
     bound_x: float | Literal["private"]
     loss: str | GeneralisedLinearLoss
@@ -121,7 +121,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     @property
     def _constant(self) -> float:
-        """The feature that an intercept is the coefficient of: a power of two, with which moments are exact.
+        """The constant feature of an intercept: a power of two, so moments are exact.
 
         A quarter of the rows' bound makes rows a thirty-second longer, and the noise: with 300 people and four times as
         much R^2 was .2 lower. In a constraint's set so much that its parameter reaches intercepts as large as outcomes.
@@ -233,7 +233,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     @abstractmethod
     def _opened(self, X: Any, y: Any) -> io.Table:
-        """Open a table whose outcomes are what the losses take: a column for each minimiser."""
+        """Open a table with outcomes as the losses take them: a column for each minimiser."""
 
     def _split(self, privacy: Privacy) -> tuple[Privacy | None, Privacy]:
         """Return what standard errors have of a budget, and the fit."""
@@ -288,7 +288,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         return {"coef_": coef, "intercept_": intercept, "ridge_": ridge, "n_features_in_": coef.shape[1]}
 
     def _without_noise(self, rows: FloatArray, outcomes: Sequence[FloatArray]) -> Solved:
-        """Fit the textbook estimator: rows as they are, no more convexity than was asked for."""
+        """Fit the textbook estimator: rows as they are, no more convexity than requested."""
         constant = self._table_loss.constant
         if constant > 0.0:
             rows = np.column_stack([rows, np.full(len(rows), constant)])

@@ -1,4 +1,4 @@
-"""Standard errors of both estimators: the mechanism that pays for them, and the tables that they are said in."""
+"""Standard errors of both estimators: their mechanism and its cost, and their tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHARE = 0.4
 #: The constant feature over the bound on rows, about: so rows are hardly longer, and nor is the noise.
 CONSTANT = 0.25
-#: Where nothing else is asked for.
+#: The default.
 LEVEL = 0.95
 #: What tables say of coefficients without errors.
 UNKNOWN = "NaN: noise in the sum of curvatures hides the directions of these features, so their errors are not known"
@@ -36,7 +36,7 @@ NO_MEAN = "NaN: the mean of p (1 - p) is not known without an intercept, or wher
 
 
 def split(privacy: Privacy, *, is_gaussian: bool) -> tuple[Privacy, Privacy]:
-    """Return what standard errors have of a budget, and what is left; `is_gaussian` says of what else is released."""
+    """Return the budget of standard errors, and the rest; `is_gaussian` is about the other releases."""
     part, rest = parts_of(privacy, [SHARE, 1.0 - SHARE], "mu" if is_gaussian else "basic")
     return part, rest
 
@@ -45,9 +45,9 @@ def split(privacy: Privacy, *, is_gaussian: bool) -> tuple[Privacy, Privacy]:
 class WithErrors(Mechanism[tuple[Any, Errors, float | None]]):
     """A fit, and then sums of curvatures and scores: what standard errors are computed from.
 
-    *Privacy.* The sums are Gaussian, or pure where delta is 0, for whatever coefficients were released before
-    (releases/sandwich.py); so they compose adaptively with the fit: by mu squared where all of that is Gaussian too,
-    and otherwise by the sums of epsilons and deltas, as the counts of `Calibrated` do.
+    *Privacy.* The sums are Gaussian, or pure where delta is 0, for any coefficients released before
+    (releases/sandwich.py). So they compose adaptively with the fit. If the whole fit is Gaussian too, mu squared adds
+    up. Otherwise the epsilons and the deltas add up, as for the counts of `Calibrated`.
     """
 
     privacy: Privacy
@@ -87,7 +87,7 @@ class WithErrors(Mechanism[tuple[Any, Errors, float | None]]):
 
 
 def attributes_of(errors: Errors, constant: float, people: float | None) -> dict[str, Any]:
-    """Return attributes of a fit: the intercept first, where there is one, and NaN where nothing is known."""
+    """Return attributes of a fit: the intercept first, if any, and NaN where nothing is known."""
     theta, covariance, known = errors.theta, errors.covariance, errors.known
     found: dict[str, Any] = {}
     if constant > 0.0:
@@ -131,7 +131,7 @@ class ErrorReports(LinearEstimator):
 
     @property
     def _ratio(self) -> str | None:
-        """What exponentials of coefficients are called, if anything."""
+        """The name of exponentials of coefficients, if any."""
         return None
 
     def summary(self, *, level: float = LEVEL) -> DataFrame:

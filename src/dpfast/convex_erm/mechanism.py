@@ -108,7 +108,7 @@ class StepsOf(Mechanism[_Told]):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What all releases cost."""
+        """The cost of all releases."""
         return self.steps.privacy
 
     @property
@@ -139,7 +139,7 @@ class Descent(StepsOf[Descended]):
 
 
 class Placed(NamedTuple):
-    """Where bins of margins are."""
+    """Places of the bins of margins."""
 
     unit: float
     #: The intercept that some are about, if any.
@@ -153,7 +153,7 @@ class Counts(NamedTuple):
 
     #: Of all cells in one histogram.
     noise: NoisySum
-    #: L2 norm that rows are held to.
+    #: L2 norm that rows are clipped to.
     bound: float
     #: Where bins of margins end, in multiples of `unit_of_margins`.
     edges: FloatArray
@@ -170,7 +170,7 @@ class Counts(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """The data owner's: what a classifier is fitted to, and the table whose rows are counted afterwards."""
+    """The data owner's: the data of a classifier's fit, and the table of the rows counted afterwards."""
 
     fitted: Any
     table: io.Table
@@ -181,14 +181,14 @@ class Labelled(NamedTuple):
 class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
 
-    *Privacy.* Which cell a row is in is a function of that row, of coefficients that were released before and of public
-    numbers (statistics/margins.py), and it counts for 1 there at most; of more than two classes each has a histogram of
-    its own. So for any coefficients one record more or less changes one cell of each histogram by up to 1, and one in
-    the place of another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is
-    drawn afresh, so the counts compose adaptively with what came before, whatever that was: Gaussian counts after
-    Gaussian steps by mu squared, pure ones after a pure minimiser by epsilon, and after a minimiser that is (epsilon,
-    delta)-private, whose privacy loss under replace-one has no proved curve, by the sums of epsilons and of deltas
-    (`NoisySum.counts_within`). What is made of coefficients and counts is post-processing.
+    *Privacy.* The cell of a row is a function of that row, of coefficients released before and of public numbers
+    (statistics/margins.py). The row adds at most 1 to its cell. With more than two classes each class has a histogram
+    of its own. So for any coefficients one record more or less changes one cell of each histogram by up to 1, and one
+    in the place of another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is
+    drawn afresh. So the counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add
+    to mu squared. After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private
+    minimiser has no proved curve under replace-one. After it, the epsilons and the deltas add up
+    (`NoisySum.counts_within`). Everything computed from coefficients and counts is post-processing.
     """
 
     privacy: Privacy
@@ -303,11 +303,11 @@ def objective_perturbation(
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise, with an UnsoundCalibrationWarning where it is too little.
     source : BitSource, optional
-        Where the bits come from; the operating system by default.
+        The source of the bits; the operating system by default.
     n_threads : int, optional
         The result does not depend on it.
     name : str
-        What the release is called in a ledger's report.
+        Name of the release in a ledger's report.
     ledger : Ledger, optional
         The budget to pay from. Without one whoever calls sees to it that the release is paid for.
 

@@ -1,17 +1,17 @@
-"""What fits a budget, and what error privacy adds to a prediction, from public numbers.
+"""Choices for a budget, and the error of predictions from privacy, from public numbers.
 
-*Which logistic loss, and how much strong convexity.* A slope of 1 is hidden, and where nothing is known yet, at margins
-of 0, rows have a slope of 1/2 on the logistic loss: half of what noise pays for. With a shift of the margins it is
-nearly all, but then the curvature, which tells directions apart, is small until parameters are long. So where noise is
-large the shift is `_LARGEST`, and the strong convexity the least that costs nothing of epsilon
-(releases/objective_bounds.py): parameters then are near the sum of y x, and of more than that little could be seen.
-Where noise is small the shift ends, and the convexity falls until what it costs would be felt.
+*Which logistic loss, and how much strong convexity.* The noise hides a slope of 1. Before anything is known, margins
+are 0 and rows have a slope of 1/2 on the logistic loss: half of the slope that the noise hides. With a shift of the
+margins it is nearly all, but then the curvature, which tells directions apart, is small until parameters are long. So
+where noise is large the shift is `_LARGEST`. The strong convexity is the least that costs nothing of epsilon
+(releases/objective_bounds.py). Parameters then are near the sum of y x, and little more could be learned. Where noise
+is small the shift ends, and the convexity falls until its cost would matter.
 
-Between the two stands `v`, what rows tell of one parameter over the noise in it: n/(25 d s), s the deviation of noise
-for a change of 1, about 4/epsilon. The constants were chosen on breast cancer, pairs of digits, patches of pictures and
-synthetic tables of 200 to 100,000 rows and 5 to 200 features, at epsilon 1/2 to 4. Where features are correlated and
-the model is wrong, as on the patches, less convexity and less of a shift do better at small v, by .02 to .08; on breast
-cancer and digits, as much of either loses .02 to .2.
+Between the two stands `v`, the signal of rows in one parameter over the noise in it: n/(25 d s), s the deviation of
+noise for a change of 1, about 4/epsilon. The constants were chosen on breast cancer, pairs of digits, patches of
+pictures and synthetic tables of 200 to 100,000 rows and 5 to 200 features, at epsilon 1/2 to 4. Where features are
+correlated and the model is wrong, as on the patches, less convexity and less of a shift do better at small v, by .02 to
+.08; on breast cancer and digits, as much of either loses .02 to .2.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _UNKNOWN = 4.0, 1.0
 
 
 def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPREAD) -> float:
-    """Return the error of predictions over the outcomes' bound, for n people whose predictions are as large as that.
+    """Return the error of predictions over the outcomes' bound, for n people with predictions as large as the bound.
 
-    Of counts it is the usual rate over their bound times the error of log-rates that are as large as 1.
+    For counts it is the usual rate over their bound, times the error of log-rates as large as 1.
     """
     if isinstance(mechanism.bounds.loss, LogisticLoss) and mechanism.bounds.loss.shift > 0.0:
         # Of margins but their ratios count: shrinkage is none of it.
@@ -78,7 +78,7 @@ def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, sc
 def _usual_rate(mechanism: ObjectivePerturbation, spread: float, score: float = R2) -> float:
     """Return the mean m of counts of a mean square `spread`, in squared bounds.
 
-    Their variance is m, what a rate leaves of it, over the share of it that is left: m^2 + m/left is the mean square.
+    A rate leaves a variance of m. That is the share `left` of the whole variance, so m^2 + m/left is the mean square.
     """
     left, square = _left(score), spread * mechanism.bounds.outcome_bound**2
     return 2.0 * left * square / (1.0 + math.sqrt(1.0 + 4.0 * left**2 * square))
@@ -115,7 +115,7 @@ def expected_accuracy(
 
 
 def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, spread: float = SPREAD) -> float:
-    """Return the share of what margins of a root mean square tell beyond guessing that privacy loses.
+    """Return privacy's loss, as a share of the gain of margins of a root mean square over guessing.
 
     The sign of a normal margin agrees with that of another of correlation r, the class, by 1/2 + asin(r)/pi; noise
     lowers the correlation.
@@ -130,7 +130,7 @@ def lost_accuracy(mechanism: ObjectivePerturbation, n: int, margin: float, sprea
 
 
 def lost_share(agreement: float, score: float, n_classes: int) -> float:
-    """Return the share lost of what margins tell beyond guessing, known up to a correlation, where `score` is reached.
+    """Return the lost share of the gain over guessing, for margins known up to a correlation, where `score` is reached.
 
     The sign of a normal margin agrees with that of another of correlation r, the class, by 1/2 + asin(r)/pi.
     """
@@ -157,7 +157,7 @@ def planned_descent(
 
 
 def _angle(score: float, n_classes: int) -> float:
-    """Return the angle, between margins and what decides a class, at which two classes are told apart so well."""
+    """Return the angle between margins and the classes' true direction at which two classes are separated so well."""
     guessed = 1.0 / n_classes
     return 0.5 * math.pi * min(max(score - guessed, 0.0) / (1.0 - guessed), 0.95)
 
@@ -189,7 +189,7 @@ def released_signal(
 
 
 def lost_of_released(mechanism: ObjectivePerturbation, n: int, coef: FloatArray, spread: float = SPREAD) -> float:
-    """Return the share of what released margins tell that noise takes, at the curvature where they are."""
+    """Return the noise's share of the released margins' information, at the curvature where they are."""
     bounds = mechanism.bounds
     size = math.sqrt(spread / bounds.n_features) * bounds.row_bound * float(np.linalg.norm(coef))
     curvatures = bounds.loss.second_derivative(size * np.abs(_POINTS), 1.0)
@@ -206,7 +206,7 @@ def planned(
     relative_to: str,
     scores: tuple[float, float],
 ) -> Plan:
-    """Plan for n people, whose predictions are as large as the outcomes' bound: shrinkage counts against that.
+    """Plan for n people with predictions as large as the outcomes' bound: shrinkage counts against that.
 
     The mechanism is calibrated for a number of people; scores are those without privacy and with it.
     """
@@ -218,7 +218,7 @@ def planned(
 
 
 class Fitting(NamedTuple):
-    """What fits a budget."""
+    """The choices for a budget."""
 
     #: Of the logistic loss.
     shift: float

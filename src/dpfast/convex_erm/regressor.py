@@ -68,26 +68,27 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0.
     loss : {"squared", "huber", "quantile", "poisson"} or GeneralisedLinearLoss, default "squared"
         "squared": (y - x'theta)^2/2, for means. Those with a bounded slope need no constraint, and mostly less noise:
-        "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians, bent
-        within an eighth of `bound_y`; "poisson": for counts y from 0 to `bound_y`, whose mean `predict` returns. They
-        are twice continuously differentiable, and the same by either method. ``SmoothedHuber``, ``SmoothedQuantile``
-        (any quantile), ``PoissonLoss`` and ``CallableLoss`` (a convex loss of one's own) of dpfast.solvers have numbers
-        of one's own, in units of y.
+        "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians,
+        smoothed within an eighth of `bound_y`; "poisson": for counts y from 0 to `bound_y`, whose mean `predict`
+        returns. They are twice continuously differentiable, and the same by either method. ``SmoothedHuber``,
+        ``SmoothedQuantile`` (any quantile), ``PoissonLoss`` and ``CallableLoss`` (a convex loss of one's own) of
+        dpfast.solvers have numbers of one's own, in units of y.
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in. The squared loss needs one for a finite epsilon: without, its gradient
         has no bound.
     penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
         Added to the summed loss, not divided by the number of rows. Another Proximable goes with no constraint.
     ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added, or more where less noise is worth it. "auto" leaves it to that.
+        (ridge/2) ||theta||^2 is added, or more if that lowers the error through less noise. The choice "auto" adds only
+        as much as lowers the error.
     fit_intercept : bool, default True
-        Add a constant feature, of a quarter of `bound_x` or, where there is a constraint, of so much that its
-        coefficient reaches intercepts as large as `bound_y`. It lengthens rows; its coefficient belongs to the
-        constraint and the penalty as any. By descent rows and outcomes are centred first, within the budget.
+        Add a constant feature of a quarter of `bound_x`. With a constraint it is large enough for intercepts up to
+        `bound_y`. It lengthens rows; its coefficient belongs to the constraint and the penalty as any. By descent rows
+        and outcomes are centred first, within the budget.
     method : {"auto", "objective", "gradient"}, default "auto"
-        "objective" for objective perturbation. "gradient" for descent, which needs `delta` above 0, a Huber or
-        quantile loss, ``ridge="auto"`` and no constraint or penalty; rows are read again in every step, and those far
-        from the rest count for less. "auto" descends wherever that goes: its error was lower on tables of all kinds.
+        Objective perturbation ("objective") or descent ("gradient"). Descent needs `delta` above 0, a Huber or quantile
+        loss, ``ridge="auto"`` and no constraint or penalty. It reads rows again in every step, and outlying rows have
+        less weight. The choice of "auto" is descent wherever possible: its error was lower on tables of all kinds.
     inference : bool, default False
         Pay for standard errors: two fifths of the budget (of mu squared by descent, of epsilon and delta otherwise) go
         to noisy sums of curvatures and scores, and `summary` has errors, limits and p-values. Coefficients that predict
@@ -110,13 +111,13 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     method_ : str
         "objective" or "gradient": the method used.
     estimate_ : ndarray of shape (n_features,) or (1 + n_features,)
-        With ``inference=True``: what `summary` tabulates, the intercept first, where there is one. Coefficients that
-        minimise the expected loss; ridge, penalty, constraint and shrinkage are undone by steps of Newton's. NaN where
-        noise hides them.
+        With ``inference=True``: the figures of `summary`, the intercept first, if any. Coefficients that minimise the
+        expected loss; ridge, penalty, constraint and shrinkage are undone by steps of Newton's. NaN where noise hides
+        them.
     covariance_ : ndarray of shape (n, n), n the size of `estimate_`
         With ``inference=True``: of the estimates' errors, from sampling and noise.
     bound_x_, bound_y_ : float
-        Where they are "private": what was found. Of counts without noise, the largest or the declared bound.
+        The bounds found, if they are "private". For counts without noise, the largest or the declared bound.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -172,8 +173,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         Parameters
         ----------
         X : table of shape (n_rows, n_features)
-            One person a row. Squared losses are summed in one pass, also over `dpfast.io.Partitions`, which hold the
-            outcomes, and which descent reads in every step; for others the rows are held in memory.
+            One person a row. Squared losses are summed in one pass, also over `dpfast.io.Partitions` with the outcomes
+            in them. Descent reads partitions in every step. For other losses the rows are held in memory.
         y : table of shape (n_rows,) or (n_rows, 1)
             Their outcomes, in the same order.
 

@@ -1,4 +1,4 @@
-"""What batch jobs of convex risk minimisation write: coefficients, and the classes that they tell apart."""
+"""Results of batch jobs of convex risk minimisation: coefficients, and their classes."""
 
 from __future__ import annotations
 

@@ -80,14 +80,14 @@ class _Ratio(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """What was released of a table; `describe` makes it.
+    """The release of a table; `describe` makes it.
 
     Parameters
     ----------
     releases_ : tuple of Release
         All that left the table: noisy counts of people by bin, and sums of numbers.
     privacy_spent_ : Privacy
-        What it cost.
+        Its cost.
     """
 
     releases_: tuple[Release, ...]
@@ -112,8 +112,8 @@ class Description:
         level : float, default 0.95
             Nominal coverage of the limits, each on its own.
         target : {"population", "table"}, default "population"
-            What the limits are for: the law that rows were drawn from, so that sampling is part of the error; or what
-            the table itself holds, clipped to its limits, so that noise alone is.
+            The target of the limits. It is the law of the rows, with sampling as part of the error. Or it is the table
+            itself, clipped to its limits, with noise as the only error.
         quantiles : sequence of float, default (0.25, 0.5, 0.75)
             Which quantiles of numbers. Their estimates are interpolated within a bin; their limits are ends of bins.
 
@@ -121,9 +121,9 @@ class Description:
         -------
         pandas.DataFrame
             Index levels ``column`` and ``statistic``; columns ``estimate``, ``std_error``, ``low`` and ``high``. First
-            the number of rows. Of a number ``mean`` and the quantiles, of those who have it, and the share of rows
-            where it is ``missing``; of others, and of the pairs of two, the share of all rows at each level, ``other``
-            and ``missing``. The error of a quantile is half of its limits at one standard deviation.
+            the number of rows. For a number: ``mean`` and the quantiles, of the people with a value, and the share of
+            rows where it is ``missing``. For categories, and for pairs of two: the share of all rows at each level,
+            ``other`` and ``missing``. The error of a quantile is half of its limits at one standard deviation.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Description:
     def _covariance(self, one: FloatArray, other: FloatArray) -> float:
         """Return the covariance of the noise in sums of adjusted counts with these weights.
 
-        Noise e of a histogram becomes e - mean(e), and that in the number of rows, spread evenly, which is independent.
+        Noise e of a histogram becomes e - mean(e), plus the independent noise in the number of rows, spread evenly.
         """
         both = float(one.sum() * other.sum())
         shared = both / len(one) ** 2 * self._people[1] ** 2
@@ -312,10 +312,10 @@ def describe(
     columns : mapping or Columns
         What is described: ``{"age": (18, 90), "sex": ["f", "m"]}``, a tuple of two numbers for limits, and a list of
         levels; or columns as they are declared for a fit, numbers with `low` and `high`. Numbers are clipped to their
-        limits. What is no declared level is counted as ``other``, and what is missing as such, whatever is declared to
-        stand for it.
+        limits. An undeclared level is counted as ``other``. A missing value is counted as missing, whatever value is
+        declared to represent it.
     epsilon, delta : float
-        What it may cost. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
+        Its budget. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public; if not, it is estimated.
     crosstabs : sequence of pairs of str, optional

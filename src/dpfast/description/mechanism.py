@@ -1,19 +1,19 @@
 """Histograms of declared columns and sums of numbers, in one release; and the counts that it is made from.
 
-A person counts once, in one bin, in each of K histograms: of a category its declared levels, what is none of them, and
-what is missing; of a number, clipped to its limits, equal bins of these, and what is missing; of two categories the
-pairs of their levels, and the rest. Of each of M numbers a person adds w z as well, w = 1/2 public, with z in [-1, 1]
-the number in units of half the width of its limits about their middle, on a grid that has -1 and 1, or 0 where it is
-missing. All of it is one vector of integers, summed exactly.
+A person counts once, in one bin, in each of K histograms. The bins of a category are its declared levels, other values,
+and missing ones. The bins of a number are equal bins of its limits, to which it is clipped, and missing values. The
+bins of two categories are the pairs of their levels, and the rest. For each of M numbers a person adds w z as well,
+with w = 1/2 public. Here z in [-1, 1] is the number in units of half the width of its limits about their middle. It
+lies on a grid that has -1 and 1, and is 0 if missing. All of it is one vector of integers, summed exactly.
 
 Replaced, a person leaves one bin of each histogram for another, and moves each w z by 2w at most: in the L2 norm
 sqrt(2 K + 4 w^2 M) = sqrt(2 K + M), in the L1 norm 2 K + 2 w M = 2 K + M. Who comes or goes moves sqrt(K + M/4) and
 K + M/2. All four are attained, by a person whose numbers go from their least to their largest. So one calibration is
 for all of it: Gaussian noise by the L2 norm, independent Laplace noise by the L1 norm where delta is 0.
 
-What becomes of an entry depends on that entry alone: bins by comparison with public edges, z by three exact or
-correctly rounded operations. That all histograms have the same total, which is public where a person is replaced, is
-used after the release.
+The bin and z of an entry depend on that entry alone: bins by comparison with public edges, z by three exact or
+correctly rounded operations. All histograms have the same total, and it is public if a person is replaced. This is used
+after the release.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of a table whose columns lie apart, as Arrow's do: borrowed, so that no row-major copy need be made of them."""
+"""Rows of a table with separate columns, as in Arrow: a zero-copy view, so no row-major copy need be made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class ColumnBlock:
-    """Columns of equal length, and where each of them begins, for kernels that read them in place. Not private.
+    """Columns of equal length, and their addresses, for kernels that read them in place.
+
+    Not private.
 
     At least one column, copied where they are not native, contiguous, aligned numbers of `dtype`, float64 or float32.
     They must not change.
@@ -54,7 +56,7 @@ class ColumnBlock:
 
 @dataclass(frozen=True)
 class CodeLayout:
-    """Where the columns of rows lie of which a part are indicators of categories, one a level."""
+    """Addresses of the columns of rows, with some columns as indicators of categories, one a level."""
 
     n_columns: int
     #: Of numbers, ascending.
@@ -79,8 +81,8 @@ def _codes_of(column: NDArray[Any]) -> NDArray[np.int32]:
 class CodedBlock:
     """Numbers, and categories as codes: places among the indicators of their levels, other integers for none of them.
 
-    It stands for the columns of numbers and of indicators that it becomes as an array: what knows codes reads them,
-    everything else the array. Not private. It must not change.
+    It represents columns of numbers and of indicators, and becomes them as an array. Code that supports categories
+    reads the codes, everything else the array. Not private. It must not change.
 
     Examples
     --------
@@ -132,9 +134,9 @@ def _is_narrow(indices: NDArray[Any]) -> bool:
 class SparseBlock:
     """Rows by their entries, as scipy's CSR matrices hold them: where each row begins, its columns and its values.
 
-    What a cell holds is the sum of its entries in the order in which they are stored. It stands for the rows that it
-    becomes as an array: what knows entries reads them, everything else the array. Arrays are the caller's, who may
-    change them, and are checked where they are read. Not private.
+    The value of a cell is the sum of its entries in the stored order. It represents rows, and becomes them as an array.
+    Code that supports entries reads the entries, everything else the array. Arrays belong to the caller, who may change
+    them, and are checked when they are read. Not private.
 
     Examples
     --------
@@ -212,7 +214,7 @@ class SparseBlock:
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def _repeats(self) -> bool:
-        """Whether a cell may have several entries: one whose column is not above that before it, in a row."""
+        """Whether a cell may have several entries: if a column in a row is not above the one before it."""
         ascends = np.append(True, self.indices[1:] > self.indices[:-1])[: len(self.indices)]
         ascends[self.indptr[:-1][self.indptr[:-1] < len(ascends)]] = True
         return not ascends.all()
@@ -225,19 +227,19 @@ Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock | SparseBlock
 
 
 def numbers_of(rows: Rows) -> NDArray[Any]:
-    """Return the numbers that rows hold, but for zeros of sparse ones."""
+    """Return the numbers that rows hold, except for zeros of sparse ones."""
     return rows.distinct().data if isinstance(rows, SparseBlock) else np.asarray(rows)
 
 
 def kept(block: Rows) -> NDArray[Any]:
-    """Copy a block that is kept while others are read: who makes them may fill the same memory again and again."""
+    """Copy a block that is kept while others are read: their source may fill the same memory again and again."""
     return np.array(block)
 
 
 def in_c_order(array: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Return an array as kernels of contiguous ones read it, a copy only where it is not: C order, and aligned.
 
-    np.ascontiguousarray leaves what is contiguous where it lies, be it between two addresses of its type.
+    np.ascontiguousarray leaves contiguous data in place, even between two addresses of its type.
     """
     return np.require(array, dtype, ("C", "A"))
 
@@ -253,10 +255,10 @@ def is_readable(table: Rows) -> bool:
 
 
 def readable(table: Rows) -> Rows:
-    """Return a table that kernels read where it is, or a copy that they do."""
+    """Return a table that kernels read in place, or a copy for them."""
     if is_readable(table):
         return table
     dtype = table.dtype.newbyteorder("=")
-    # What does not fit becomes infinity, to be refused; a warning would tell of a value.
+    # A number that does not fit becomes infinity, to be refused; a warning would reveal a value.
     with np.errstate(all="ignore"):
         return in_c_order(np.asarray(table), dtype if dtype in _READ_IN_PLACE else np.float64)

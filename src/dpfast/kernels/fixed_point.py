@@ -91,7 +91,7 @@ class FixedPoint:
         return result
 
     def to_float64_pair(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return doubles whose exact sum is within 2**-106 of each value, relative: rounded values, and what is left.
+        """Return doubles whose exact sum is within 2**-106 of each value, relative: rounded values, and remainders.
 
         For values of fewer than 116 bits.
         """

@@ -1,9 +1,9 @@
 """Sizes of numbers by half-octaves, each sqrt(2) times the one before: public bins for counts of people.
 
 A bin is told by an integer code. The sizes up to 2**(first/2) have the code 0, those above 2**((first + k - 1)/2) up to
-2**((first + k)/2) the code k, and the last code, last - first, has all that is larger too. Of a negative number the
-code is negative, so that codes keep the order of numbers. An edge halfway between two powers of two is the double that
-is nearest to it.
+2**((first + k)/2) the code k, and the last code, last - first, has all that is larger too. The code of a negative
+number is negative, so that codes keep the order of numbers. An edge halfway between two powers of two is the double
+that is nearest to it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HalfOctaves:
         return 2 * self.largest_code + 1
 
     def size(self, code: int) -> float:
-        """Return the largest size that has a code, but for the last one, which has no largest."""
+        """Return the largest size with a code; the last code has no largest."""
         whole, half = divmod(self.first + code, 2)
         return math.ldexp(math.sqrt(2.0) if half else 1.0, whole)
 

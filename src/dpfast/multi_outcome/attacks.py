@@ -106,9 +106,9 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
 def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
     """Attack residual steps: one person's outcome is far from what all others have shown, and beyond every clip.
 
-    An attacker who knows the table knows what was summed for every step, as it hangs on earlier releases alone. In
-    units of the clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is. The first steps
-    are attacked: how many there are hangs on releases, though hardly where people are so many.
+    An attacker who knows the table knows the sum of every step: it depends on earlier releases alone. In units of the
+    clip, neighbours lie 2 apart, or 1 where somebody comes or goes, whatever the clip is. The first steps are attacked:
+    their number depends on releases, though hardly where people are so many.
     """
     options: dict[str, Any] = {"bound_x": 1.0, "bound_y": 1.0, "ridge": 1.0, "fit_intercept": False, "n_threads": 1}
     estimator = MultiOutcomeRidge(**options, **claimed(privacy))
@@ -123,7 +123,7 @@ def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 
     def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of the first steps in units of what differs, and how much that is in recorded noise."""
+        """Return the noise of the first steps in units of the difference, and the difference in recorded noise."""
         data = [one.statistic for one in summed]
         steps = summed_stages(summed[0].mechanism, data, releases, lambda name: name.startswith("residuals, step"))
         return along_stages(itertools.islice(steps, _STEPS), at)

@@ -70,7 +70,7 @@ class _Given(NamedTuple):
 class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.
 
-    Privacy: one joint release of X'X and X'Y (with the column sums, where an intercept or a box asks for them), or one
+    Privacy: one joint release of X'X and X'Y (with the column sums, if an intercept or a box needs them), or one
     sequence of releases that share its budget (`refine`), is (epsilon, delta)-differentially private under `adjacency`;
     every other attribute is computed from it.
 
@@ -79,40 +79,40 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     epsilon, delta
         As for every estimator.
     bound_x : float or "private", optional
-        L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. Leave it out where `box_x`
-        bounds the rows, as it should where columns differ in their units. "private" has it found within the budget, of
-        which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
-        hundred.
+        L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. Leave it out if `box_x` bounds
+        the rows, as is best for columns in different units. With "private" it is found within the budget. A tenth of
+        the budget is spent on noisy counts of people by the size of their rows. The bound found leaves out about one in
+        a hundred.
     bound_y : float, array of shape (n_outcomes,), mapping or "private"
         L2 norm of a row of outcomes, at most; longer ones are scaled onto it. Or the size of each outcome, at most, in
         their order or by name, ``{"days": 30.0, "cost": 10_000.0}``: larger ones are clipped to it, and outcomes are
         summed in units of their bounds, so that the noise in one does not depend on the unit of another. Names must be
         the columns of Y. One for each is for mechanism "gaussian" without `n_subsample`.
     ridge : float or "auto", default "auto"
-        Added to the diagonal of X'X (not divided by the number of rows). "auto" weighs the known noise against the
-        released moments, and is 0 where epsilon is ``inf``; where `box_x` is given, it is added to the X'X of features
-        in units of half the width of their limits.
+        Added to the diagonal of X'X (not divided by the number of rows). The choice of "auto" depends on the known
+        noise and the released moments, and is 0 if epsilon is ``inf``. With `box_x` the ridge is added to the X'X of
+        features in units of half the width of their limits.
     refine : int or "auto", default "auto"
-        Residual steps. With any, the fit is a sequence of releases that share the budget: numbers of people, where they
-        are private; means, for an intercept; how long rows are, which they are held to; X'X, where people are enough
-        for it, twice; then at every step the rows times what is left of their outcomes. Noise is then in proportion to
-        the data and not to the declared bounds, which may be far too large. Each of them reads the table again. "auto"
+        Residual steps. With any, the fit is a sequence of releases that share the budget. These are the numbers of
+        people, where they are private; means, for an intercept; the norms of rows, for a clip; and X'X, if people are
+        enough for it, twice. Then every step releases the rows times their residuals. Noise is then in proportion to
+        the data and not to the declared bounds, which may be far too large. Each step reads the table again. "auto"
         takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query or
         by an engine. With an intercept and few people the mean of outcomes is released alone, and coefficients are 0.
-        "auto" takes none where `delta` is 0, for "projection", "independent", `n_subsample`, "paper" and `fit_gram`,
-        which have no steps, and where the table cannot be read again: for iterators, and for files, streams and frames
-        that are not held as one array, if people own several rows.
+        With "auto" there are none if `delta` is 0, and for "projection", "independent", `n_subsample`, "paper" and
+        `fit_gram`: these have no steps. There are none either if the table cannot be read again. Such tables are
+        iterators and, if people own several rows, also files, streams and frames not held as one array.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
-        "gaussian" releases X'X once for all outcomes. "projection" further moves the noisy X'Y to the nearest matrix
-        that rows within `bound_x` can give with the public labels Y, which lowers the error where outcomes are many.
-        "independent" is the naive baseline: one release an outcome, the budget composed over them.
+        The choice "gaussian" releases X'X once for all outcomes. The choice "projection" further moves the noisy X'Y to
+        the nearest matrix of rows within `bound_x` with the public labels Y. This lowers the error if outcomes are
+        many. The choice "independent" is the naive baseline: one release an outcome, the budget composed over them.
     n_subsample : int, optional
         Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 [1]_): X'X
         is then estimated by n/s times the sum over the sample. It buys time where features are many, at most the
         fraction (1 - s/n)(d + 1)/(d + 1 + 2l) of the arithmetic for d features and l outcomes, and costs noise and
-        sampling error: `plan` says how much. The sample is read by itself: with 20 features, a fit that samples half
-        of a million rows takes half as long again as one without sampling, and one that samples a tenth about as long.
-        Rows must be an array, a .npy file or a frame; only for mechanism "gaussian" with delta above 0, under
+        sampling error: `plan` says how much. The sample is read by itself. With 20 features, a fit with half of a
+        million rows sampled takes 1.5 times as long as one without sampling. With a tenth sampled it takes about as
+        long. Rows must be an array, a .npy file or a frame; only for mechanism "gaussian" with delta above 0, under
         "replace_one", without groups, `box_x` and `nonnegative`, and without an intercept. Not used where epsilon is
         ``inf``.
     public_labels : bool, default False
@@ -125,20 +125,19 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     box_x : mapping, tuple of (low, high) or "private", optional
         Declared limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, for tables whose columns
         have those names, in any order; or lows and highs, each a number or an array of shape (n_features,). Entries are
-        clipped to them (rows held to `bound_x` then, if there is one), and rows are summed in units of half their
-        widths, about the centre of the box where that lowers the noise: the fit does not depend on the units of the
-        features.
-        A feature whose entries "private" cannot tell from noise is left out, with a coefficient of 0 and a warning.
+        clipped to them (and rows then to `bound_x`, if there is one). Rows are summed in units of half their widths,
+        about the centre of the box if that lowers the noise. So the fit does not depend on the units of the features. A
+        feature whose entries "private" cannot tell from noise is left out, with a coefficient of 0 and a warning.
     nonnegative : bool, default False
-        Declares that all features and outcomes are at least 0, which lowers the noise; negative entries are clipped.
+        Declares all features and outcomes to be at least 0. This lowers the noise; negative entries are clipped.
     block_bounds : tuple of (bound_xx, bound_xy), optional
         With `groups`: Frobenius norms of one person's X'X and X'Y, either of them None for no more than the rows' own
         bounds give, ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``. A person beyond them has all their
-        rows scaled by one factor. The noise is in proportion to what one person may add, so it helps where people own
-        many rows that point in different directions or stay within their bound: rows of mean squared norm
+        rows scaled by one factor. The noise is in proportion to the most that one person may add. So it helps if
+        people's many rows point in different directions or stay within their bound: rows of mean squared norm
         ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
-        column sums have no such bound: for an intercept, add a constant column to X. With `box_x` the rows are those
-        in units of half the width of their limits, and with a bound for each outcome these are in units of theirs.
+        column sums have no such bound: for an intercept, add a constant column to X. With `box_x` the rows are those in
+        units of half the width of their limits, and with a bound for each outcome these are in units of theirs.
     max_weight : float, optional
         For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
         much. A row counts with its weight's share of it, at most 1, and `ridge` is added to the X'X of rows that count
@@ -156,18 +155,18 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     intercept_ : ndarray of shape (n_outcomes,)
         Intercepts; zeros where none is fitted.
     coef_std_ : ndarray of shape (n_outcomes, n_features)
-        Standard deviation of `coef_` from the privacy noise alone (first order; what `ridge` and "projection" shrink
-        them by is taken as fixed); it says nothing of sampling error, that of `n_subsample` included.
+        Standard deviation of `coef_` from the privacy noise alone (first order; shrinkage by `ridge` and "projection"
+        is taken as fixed). It leaves out sampling error, also of `n_subsample`.
     residual_std_ : ndarray of shape (n_outcomes,) or None
-        Standard deviation of the outcomes about their linear function of the features, where fits that may have
-        residual steps released it, for rows that are one person each; None otherwise. Of weighed rows it is no less
-        than their weighted one, where there is an intercept.
+        Standard deviation of the outcomes about their linear function of the features. It is known if a fit with
+        residual steps released it, for rows of one person each; None otherwise. For weighted rows it is no less than
+        their weighted one, where there is an intercept.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int
         Residual steps that were made.
     bound_x_, bound_y_, box_x_ : float, float and ndarray of shape (2, n_features)
-        Where they are "private": what was found.
+        The bounds found, if they are "private".
     outcome_names_in_ : ndarray of str
         Names of the outcomes, where Y has any.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -227,14 +226,14 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Y : table of shape (n_rows, n_outcomes) or (n_rows,)
             Their outcomes, in the same order; those of `dpfast.io.Partitions` are in X.
         groups : array of shape (n_rows,), optional
-            Who owns each row, where people may own several: the person is then the unit of privacy. For a file,
+            The owner of each row, if people may own several: the person is then the unit of privacy. For a file,
             `dpfast.io.RowOwners` reads its column of ids; partitions by person hold theirs.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
         sample_weight : array of shape (n_rows,), optional
-            Weight of each row, as private as the row; goes with `max_weight`. Rows and outcomes are held to their
-            bounds once they are weighed; for an intercept they get a constant column before, which `ridge` penalises
-            as the others where there is noise. Not with mechanism "projection", nor with an intercept or `box_x` where
+            Weight of each row, as private as the row; goes with `max_weight`. Rows and outcomes are clipped to their
+            bounds once they are weighted. For an intercept they get a constant column before. If there is noise,
+            `ridge` penalises it as the others. Not with mechanism "projection", nor with an intercept or `box_x` where
             these bounds are "private". With `groups` a row of weight 0 is one of a person's `max_rows` too.
 
         Returns
@@ -351,11 +350,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         spread : float, default 0.25
             Assumed mean squared norm of the rows (about the centre of their box, if any) as a fraction of their
             squared bound; it is taken to be even over directions, and the outcomes to be explained by the features.
-            That of outcomes too, for the score and for residual steps.
+            The same fraction is assumed of outcomes, for the score and for residual steps.
         score : float, default 0.5
             Assumed R^2 without privacy.
         max_rows : int, optional
-            Rows of a person, where people own several: everybody is taken to own that many.
+            Rows of a person, if people own several: everybody is taken to own that many.
         **parameters
             The estimator's own: epsilon, delta, bound_x, bound_y, ...
 
@@ -488,7 +487,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError(f"delta must be above 0 with {setting}: the paper's algorithm is Gaussian")
 
     def _check_weights(self, sample_weight: object) -> None:
-        """Refuse weights without a bound, and where something else than weighed rows is summed."""
+        """Refuse weights without a bound, and where something else than weighted rows is summed."""
         if sample_weight is None:
             return
         if self.max_weight is None:
@@ -508,7 +507,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _weighed(
         self, privacy: Privacy, sample_weight: ArrayLike, X: Any, Y: Any, groups: Any, max_rows: int | None
     ) -> tuple[Any, ...]:
-        """Return the data of a fit, weighed."""
+        """Return the data of a fit, weighted."""
         assert self.max_weight is not None
         clips = not math.isinf(privacy.epsilon)
         io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
@@ -520,7 +519,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     @property
     def _unweighed(self) -> Unweighed:
-        """Rows before they are weighed, as they are declared."""
+        """Rows before they are weighted, as they are declared."""
         bound = None if self.bound_x is None or "bound_x" in self._to_find else float(self.bound_x)
         return Unweighed(bound, self.box_x, self.nonnegative, self._has_intercept)
 
@@ -536,7 +535,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return own._prepared(privacy, source, *data)
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
-        """Refuse people who own several rows where they are not catered for."""
+        """Refuse people with several rows where these are not supported."""
         if groups is None and max_rows is None:
             if self.block_bounds is not None:
                 raise ValueError("block_bounds go with groups and max_rows: they bound what a person's rows add up to")
@@ -640,13 +639,13 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return self._moments(route, outcomes.bound, exact, self._public(table, self._public_rows(exact)))
 
     def _public(self, table: io.Table, n_rows: int | None) -> Public:
-        """Gather what is public besides the releases, the number of rows where it is."""
+        """Gather the public facts besides the releases, with the number of rows if it is public."""
         if n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
         return Public(n_rows, self._public_labels(table) if self.mechanism == "projection" else None)
 
     def _steps(self, privacy: Privacy, table: io.Table, groups: object) -> int | None:
-        """Return how many residual steps were asked for, 0 where none can be, and None for as many as are best."""
+        """Return how many residual steps were requested, 0 where none can be, and None for as many as are best."""
         steps_over_people = table.arrays is not None or table.partitions is not None
         if self.refine != "auto":
             if self.refine > 0 and table.is_read_once:
@@ -662,7 +661,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return self.fit_intercept and not self._is_of_paper and not vars(self).get("_lacks_sums")
 
     def _knowing(self, **known: bool) -> dict[str, Any]:
-        """Keep what a fit is given to know of its intercept; warn where none is fitted though one is asked for."""
+        """Keep the fit's knowledge of its intercept; warn if none is fitted though one is requested."""
         told = {f"_{name}": value for name, value in known.items()}
         self.__dict__.update(told)
         if self.fit_intercept and not self._has_intercept:
@@ -696,7 +695,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         )
 
     def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed:
-        """Read the rows once, on whose number hangs what is summed next, and see that all is finite."""
+        """Read the rows once, as the next sums depend on their number, and check that all is finite."""
         table = people.table
         most = descent.MOST_STEPS if table.is_at_hand else descent.MOST_STEPS_OF_FILES
         mechanism = self._in_stages((table.n_features, table.n_outcomes), privacy, steps, people.max_rows, most)
@@ -714,7 +713,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return self._moments(route, self._outcomes(exact.n_outcomes).bound, exact, Public(self._public_rows(exact)))
 
     def _sampled(self, privacy: Privacy, table: io.Table) -> Summed:
-        """Prepare to sum X'X over a secret sample; who is in it is not to decide what is refused."""
+        """Prepare to sum X'X over a secret sample; its members must not decide whether data are refused."""
         if table.arrays is None:
             raise TypeError("X and Y must be arrays, .npy files or frames with n_subsample")
         n_rows = len(table.arrays[0])
@@ -736,7 +735,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
 
     def _public_labels(self, table: io.Table) -> LabelFactor:
-        """Factor the labels, which are declared public, as they are summed, in the units in which sums are solved."""
+        """Factor the labels, declared public, as they are summed, in the units of the solved sums."""
         if table.arrays is None or table.arrays[1] is None:
             raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
         bound = self._outcomes(table.n_outcomes).bound
@@ -745,7 +744,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _solve(self, mechanism: Mechanism[Regression], found: Regression, public: Public) -> Fitted:
         solution = found.solution
         if self.box_x is not None:
-            # Of entries that are all held to 0 nothing is learned: noise is no coefficient.
+            # Nothing is learned from entries that are all clipped to 0: noise is no coefficient.
             low, high = limits_of(self.box_x, solution.coef.shape[1])
             unseen = (low == 0.0) & (high == 0.0)
             solution = replace(
@@ -773,7 +772,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     @property
     def _penalty(self) -> float | None:
-        """The ridge that was asked for; None to choose."""
+        """The ridge that was requested; None to choose."""
         return None if isinstance(self.ridge, str) else float(self.ridge)
 
     def _fit_without_noise(self, X: Any, Y: Any = None, *people: None) -> Solved:

@@ -1,8 +1,8 @@
-"""Ways to sum rows that keep to what is declared of them, and the public choice of the one whose noise costs least.
+"""Ways to sum rows within their declared limits, and the public choice of the one with the least cost of noise.
 
-Rows about the origin, or rows about the centre of a declared box together with their sums, from which the moments about
-the origin follow; in units of the box's half-widths, so that the noise in no column depends on the units of others. The
-choice is made from declared numbers alone, so it costs no privacy.
+Rows are about the origin, or about the centre of a declared box together with their sums. The moments about the origin
+follow from these. Rows are in units of the box's half-widths, so the noise in no column depends on the units of others.
+The choice is made from declared numbers alone, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class OutcomeUnits:
-    """How outcomes are summed: the norm that a person's are held to, after a public map of theirs.
+    """How outcomes are summed: the norm to which a person's are clipped, after a public map of theirs.
 
-    Where every outcome has a bound of its own, it is clipped to that and divided by it: l of them lie in [-1, 1], and
+    If every outcome has a bound of its own, it is clipped to that and divided by it. Then l of them lie in [-1, 1], and
     their norm is at most the root of l. All blocks of moments are then released in these units, by one calibration, and
     the noise in what follows is in proportion to each outcome's own bound: ||x y'|| <= Bx sqrt(l), attained.
     """
@@ -157,7 +157,7 @@ class Route:
 
     @property
     def center(self) -> FloatArray | None:
-        """The public point that was subtracted from every row, if any, in the units that rows are summed in."""
+        """The public point subtracted from every row, if any, in the units of the summed rows."""
         row_map = self.frame.row_map
         if row_map is None or row_map.center is None or row_map.scale is None:
             return None
@@ -177,7 +177,7 @@ def in_stages(
     options: Options,
     **settings: Any,
 ) -> StagedRegression:
-    """Return the mechanism that fits rows in stages: about the origin, or wherever they are held to least."""
+    """Return the mechanism that fits rows in stages: about the origin, or wherever their bound is least."""
     frame = min(frames, key=lambda frame: frame.radius) if settings["fit_intercept"] else frames[0]
     for length, columns in ((frame.radius, shape[0]), (outcomes.bound, shape[1])):
         rounded_bound(length, columns)  # refuses what no grid is for
@@ -207,7 +207,7 @@ class Moments(Mechanism[Regression]):
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What the release costs."""
+        """The cost of the release."""
         return self.route.calibration.privacy
 
     @cached_property
@@ -255,7 +255,7 @@ def row_frames(
 ) -> list[Frame]:
     """List the ways to sum rows: about the origin, and about the centre of a box if one is declared, in its units.
 
-    Without a bound the box alone bounds the rows; sums of rows and outcomes are released in any case where asked for.
+    Without a bound the box alone bounds the rows; sums of rows and outcomes are released in any case if requested.
     """
     largest = math.inf if bound is None else bound
     if box is None:

@@ -1,4 +1,4 @@
-"""What error privacy adds to a regression, from public numbers."""
+"""The error from privacy in a regression, from public numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPREAD, R2 = 0.25, 0.5
 
 
 class Assumed(NamedTuple):
-    """What is assumed of rows: even over directions, and outcomes explained by them as far as R^2 says."""
+    """Assumptions on rows: even over directions, and outcomes explained by them as far as R^2 says."""
 
     n_people: int
     rows: float
@@ -29,7 +29,7 @@ class Assumed(NamedTuple):
     max_rows: int = 1
 
     def loss_of_noise(self, noise: MomentNoise) -> float:
-        """Return the R^2 that noise in moments costs where nothing is shrunk: r'(X'X)^-1 r over the sum of y'y.
+        """Return the loss of R^2 from noise in moments without shrinkage: r'(X'X)^-1 r over the sum of y'y.
 
         The noise r in X'Y - X'X theta has a mean squared norm of d l cross^2 + (d + 1)/2 diagonal^2 ||theta||^2.
         """
@@ -44,7 +44,7 @@ class Assumed(NamedTuple):
         """Return the R^2 to expect, with the best penalty.
 
         The loss was reckoned for rows that are even over directions. Those of people have eigenvalues like k^-1.5
-        rather, k = 1, 2, ..., and coefficients as large in all of them: noise in moments weighs most where rows are
+        rather, k = 1, 2, ..., and coefficients as large in all of them: noise in moments matters most where rows are
         short; but there is least to lose there.
         """
         features = self.shape[0]
@@ -113,7 +113,7 @@ def assumed_of(route: Route, n: int, shape: tuple[int, int], bound_y: float, spr
 
 
 def lost_share(route: Route | None, in_stages: StagedRegression | None, n: int, bound_y: float) -> float:
-    """Return the share of R^2 that noise is expected to cost, where nothing is known but public numbers."""
+    """Return the expected loss of R^2 from noise, as a share, if only public numbers are known."""
     if in_stages is not None:
         return 1.0 - score_in_stages(in_stages, n, R2) / R2
     assert route is not None
@@ -134,7 +134,7 @@ def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -
 
 
 def _cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> dict[str, float]:
-    """Compare X'X of a sample with that of all rows: what it costs in noise, and saves in arithmetic."""
+    """Compare X'X of a sample with the one of all rows: its cost in noise, and its saving in arithmetic."""
     features, outcomes = shape
     factor, scales, other = route.calibration.xx_factor, route.calibration.scales, of_all.calibration.scales
     products_of_xx, products_of_xy = features * (features + 1) / 2, features * outcomes

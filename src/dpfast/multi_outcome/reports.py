@@ -1,4 +1,4 @@
-"""What is said of coefficients once they are fitted: a table of errors, limits and p-values.
+"""Reports of fitted coefficients: a table of errors, limits and p-values.
 
 Arithmetic on released and public numbers.
 """
@@ -63,11 +63,11 @@ class CoefficientReports(LinearEstimator):
         level : float, default 0.95
             Nominal coverage of the limits.
         target : {"population", "least_squares", "ridge"}, optional
-            What the limits are for. "population": coefficients of the law that rows were drawn from, so that sampling
-            is part of the error. "least_squares": those of least squares on the table itself, clipped as it was.
-            "ridge": what the same `ridge_` gives on it without noise, so that what the ridge shrinks is no error. By
-            default "population" where the residual variance is known, else "least_squares"; "ridge" for a fit of sums
-            without noise.
+            The target of the limits. For "population" it is the coefficients of the law of the rows, with sampling as
+            part of the error. For "least_squares" it is least squares on the table itself, clipped as it was. For
+            "ridge" it is the fit with the same `ridge_` on the table without noise, so shrinkage by the ridge is no
+            error. By default "population" where the residual variance is known, else "least_squares"; "ridge" for a fit
+            of sums without noise.
         residual_std : float or array of shape (n_outcomes,), optional
             Standard deviation of the outcomes about their linear function of the features, a public number; by default
             `residual_std_`, which fits with residual steps release.
@@ -76,14 +76,13 @@ class CoefficientReports(LinearEstimator):
         -------
         pandas.DataFrame
             A row a feature, of several outcomes with a first index level ``outcome``, and one for the intercept before
-            them. Columns: ``estimate``, the coefficients of the target, shrinkage undone as far as is known (`coef_`
-            and `intercept_` are those that predictions are made with); ``std_error``, its standard error in all;
-            ``low`` and ``high``; ``p_value``, two-sided, for a coefficient of zero in the population: NaN for other
-            targets, which leave sampling out; ``std_privacy``, the standard deviation of `coef_` from the privacy noise
-            alone, about the target "ridge", NaN of the intercept. Of a feature that noise has hidden all are NaN. Of an
-            intercept whose error is not known the estimate is `intercept_`. ``attrs`` hold what is printed above:
-            estimator, n where that is public, privacy, level and target of the limits, and ``r_squared`` where the
-            residual variance is known.
+            them. Columns: ``estimate``, the coefficients of the target, shrinkage undone as far as is known
+            (predictions use `coef_` and `intercept_`); ``std_error``, its standard error in all; ``low`` and ``high``;
+            ``p_value``, two-sided, for a coefficient of zero in the population: NaN for other targets, without
+            sampling; ``std_privacy``, the standard deviation of `coef_` from the privacy noise alone, about the target
+            "ridge", NaN of the intercept. For a feature hidden by noise all are NaN. For an intercept with unknown
+            error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
+            public, privacy, level and target of the limits, and ``r_squared`` if the residual variance is known.
 
         Raises
         ------
@@ -94,17 +93,17 @@ class CoefficientReports(LinearEstimator):
         Notes
         -----
         Limits for "population" and "least_squares" are quantiles of the posterior law of the coefficients given the
-        releases, under a prior that spreads them evenly over the features (in units of half the widths of `box_x`,
-        where it is given) with a variance of its own for every outcome, itself unknown [1]_ [2]_. Where the noise is
-        small they are those of unpenalised least squares; where it hides a direction of the features they are as wide
-        as the coefficients seem large. They cover on average over the coefficients of a fit [3]_, and not each over
-        many fits: one that is far larger than the others, in a direction that hides, is covered less often, and
-        coefficients of zero more often. p-values are twice the posterior probability of the other sign, and
-        conservative where coefficients are shrunk. Those for "ridge" are normal, and first order in the noise.
-        After residual steps 95% limits for "population" covered 93 to 99% on average over the coefficients, and no
-        coefficient less than 87%, measured on eight kinds of tables (correlated, rare, skewed, heavy-tailed; three
-        outcomes) with 1,000 and 5,000 people at epsilon 1, 60 fits each. Where columns are correlated they are up to
-        3 times as wide as they need be. All errors are NaN where people are so few that X'X is not told from its noise.
+        releases, under a prior [1]_ [2]_. The prior spreads them evenly over the features (in units of half the widths
+        of `box_x`, if given) with an unknown variance of its own for every outcome. If the noise is small they are the
+        limits of unpenalised least squares. In a direction of the features hidden by noise they are as wide as the
+        coefficients seem large. They cover on average over the coefficients of a fit [3]_, and not each over many fits.
+        A coefficient far larger than the others, in a hidden direction, is covered less often, and coefficients of zero
+        more often. The p-values are twice the posterior probability of the other sign, and conservative if coefficients
+        are shrunk. Those for "ridge" are normal, and first order in the noise. After residual steps 95% limits for
+        "population" covered 93 to 99% on average over the coefficients, and no coefficient less than 87%, measured on
+        eight kinds of tables (correlated, rare, skewed, heavy-tailed; three outcomes) with 1,000 and 5,000 people at
+        epsilon 1, 60 fits each. Where columns are correlated they are up to 3 times as wide as they need be. All errors
+        are NaN if people are too few to distinguish X'X from its noise.
 
         All take outcomes to have one variance about their linear function, whatever the features, and rows to be
         independent: with `groups`, "population" is not offered unless `residual_std` is given, and then takes a
@@ -165,7 +164,7 @@ class CoefficientReports(LinearEstimator):
         return self._tabulated(columns, header, names)
 
     def _r_squared(self, scale: FloatArray | None, law: Posterior) -> dict[str, float] | None:
-        """Return the part of outcomes' variance that is explained, by name; None where released numbers do not say it.
+        """Return the explained part of outcomes' variance, by name; None if released numbers do not determine it.
 
         Released squares of residuals, and X'X for what the coefficients explain.
         """
@@ -173,7 +172,7 @@ class CoefficientReports(LinearEstimator):
             return None
         told = Evidence(**self._evidence[0])
         features = self.coef_.shape[1]
-        # Of weighed rows a constant is among the features that X'X is of.
+        # For weighted rows a constant is among the features of X'X.
         if not math.isfinite(told.n_rows) or len(told.xx) > features or np.isnan(law.center[:, :features]).any():
             return None
         units = np.ones(features) if told.units is None else told.units
@@ -219,9 +218,9 @@ class CoefficientReports(LinearEstimator):
         ax, title, label, unit
             As for `dpfast.plotting.coefficients`.
         per : {"unit", "range"}, optional
-            What a coefficient is drawn for: a unit of its feature, or the whole range between the limits of `box_x`. By
-            default the range where the widths of ranges differ more than tenfold, so that no feature in a small unit
-            flattens the others.
+            The change that a coefficient is drawn for: a unit of its feature, or the whole range between the limits of
+            `box_x`. By default the range if the widths of ranges differ more than tenfold, so that no feature in a
+            small unit flattens the others.
 
         Returns
         -------
@@ -257,7 +256,7 @@ class CoefficientReports(LinearEstimator):
         return axes
 
     def _drawn_widths(self, per: Literal["unit", "range"] | None) -> FloatArray | None:
-        """Return what coefficients are multiplied by in pictures; None where they are drawn as they are."""
+        """Return the factors of coefficients in pictures; None where they are drawn as they are."""
         if per is not None:
             check.choice("per", per, ("unit", "range"))
         box = tuple(self.box_x_) if hasattr(self, "box_x_") else self._in_order().box_x
@@ -273,7 +272,7 @@ class CoefficientReports(LinearEstimator):
         return None
 
     def _drawn_estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
-        """Return the best estimates that were released, with limits of either kind where they are known."""
+        """Return the best released estimates, with limits of either kind where they are known."""
         scale = self._residual_scale(residual_std)
         if not self._evidence and self._textbook is None:
             law = self._law("ridge", None, level)
@@ -300,7 +299,7 @@ class CoefficientReports(LinearEstimator):
         return np.broadcast_to(given, (outcomes,))
 
     def _law(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
-        """Return where coefficients are: nowhere that is known, for features of which nothing was seen."""
+        """Return the places of coefficients: unknown, for features of which nothing was seen."""
         law = self._law_of_all(target, scale, level)
         unseen = np.isnan(self.coef_std_)
         if self._has_intercept:
@@ -330,7 +329,7 @@ class CoefficientReports(LinearEstimator):
                 Evidence(**told).posterior(variance, level, of_population=target == "population")
                 for told, variance in zip(self._evidence, parts, strict=True)
             ]
-        # Of weighed rows a constant is the last column, before the intercept that it stands for.
+        # For weighted rows a constant is the last column, before the intercept that it represents.
         features = self.coef_.shape[1]
         kept = [*range(features), *([-1] if self._has_intercept else [])]
         return Posterior(*(np.concatenate(part)[:, kept] for part in zip(*laws, strict=True)))
@@ -343,7 +342,7 @@ class CoefficientReports(LinearEstimator):
 
 
 def p_values(law: Posterior, target: Target) -> FloatArray:
-    """Return two-sided p-values: NaN for targets that leave sampling out, which makes a zero of the law no zero."""
+    """Return two-sided p-values: NaN for targets without sampling, as a zero of the law is no zero for them."""
     return 2.0 * law.opposite if target == "population" else np.full(law.center.shape, np.nan)
 
 

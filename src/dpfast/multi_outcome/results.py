@@ -1,4 +1,4 @@
-"""What a batch job of multi-outcome regression writes: coefficients, their errors and limits."""
+"""Results of a batch job of multi-outcome regression: coefficients, their errors and limits."""
 
 from __future__ import annotations
 

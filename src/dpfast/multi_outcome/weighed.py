@@ -1,9 +1,9 @@
-"""Rows before they are weighed: what an intercept, or limits of features, need of weighed ones.
+"""Rows before they are weighted, for the needs of an intercept, or of limits of features.
 
-Once rows are weighed, r x for the root r of a weight's share, a mean is no intercept, and limits far from 0 are none.
-So rows are held to their bounds before, put about the centre of their limits, and get a constant as their last column,
-which becomes r times as large as the others do. A regression of such rows without an intercept has it as the last
-coefficient. All of that is a public map of each row alone, as io/weights.py asks for.
+Once rows are weighted, r x for the root r of a weight's share, a mean is no intercept, and limits far from 0 are none.
+So rows are clipped to their bounds before, put about the centre of their limits, and get a constant as their last
+column, which becomes r times as large as the others do. A regression of such rows without an intercept has it as the
+last coefficient. All of that is a public map of each row alone, as io/weights.py requires.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpfast.statistics.rows import RowMap, limits_of
 
 
 class Column(NamedTuple):
-    """What stands for an intercept among weighed rows."""
+    """The constant column, in place of an intercept, of weighted rows."""
 
     #: The point that they were about, (n_features,) or (1,), and their last column.
     center: FloatArray
@@ -44,9 +44,8 @@ class Column(NamedTuple):
     def rows_per_weight(self, evidence: tuple[Evidence, ...]) -> float:
         """Return how many rows there are for the sum of their weights, as squares of rows and of the constant tell.
 
-        Residual variances of weighed rows are so much smaller than weights that say nothing of them let least squares
-        be. Both squares are of rows held to a length, which makes it more than it is, by 2 where weights are
-        exponential.
+        Residual variances of weighted rows are smaller by this factor, if the weights say nothing of them. Both squares
+        are of rows clipped to a norm. This overestimates the number, by 2 if weights are exponential.
         """
         if not evidence:
             return 1.0
@@ -59,7 +58,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Unweighed:
-    """Rows that are to be weighed, as they are declared."""
+    """Rows that are to be weighted, as they are declared."""
 
     bound: float | None
     box: object
@@ -68,7 +67,7 @@ class Unweighed:
 
     @property
     def stay(self) -> bool:
-        """Whether they are weighed as they come."""
+        """Whether they are weighted as they come."""
         return not self.has_intercept and self.box is None
 
     @property
@@ -78,11 +77,11 @@ class Unweighed:
 
     @property
     def as_they_are(self) -> Callable[[Any], FloatArray] | None:
-        """The map that completes them where nothing is held to a bound."""
+        """The map that completes them if nothing is clipped to a bound."""
         return None if not self.has_intercept else lambda rows: self._completed(np.asarray(rows, np.float64), 1.0)
 
     def parameters(self, features: int) -> dict[str, Any]:
-        """Return the parameters for weighed rows, and the column that stands for an intercept in them, if any."""
+        """Return the parameters for weighted rows, and their column in place of an intercept, if any."""
         center = self._center(features)
         found: dict[str, Any] = {"fit_intercept": False}
         if self.has_intercept:
@@ -121,7 +120,7 @@ class Unweighed:
         return (np.maximum(low, 0.0), np.maximum(high, 0.0)) if self.nonnegative else (low, high)
 
     def _center(self, features: int) -> FloatArray:
-        """Return the point that rows are put about: the origin where no intercept makes up for another."""
+        """Return the center of rows: the origin if no intercept makes up for another."""
         if self.box is None or self.nonnegative or not self.has_intercept:
             return np.zeros(features)
         low, high = self._limits(features)

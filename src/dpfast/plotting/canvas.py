@@ -1,4 +1,4 @@
-"""Where pictures are drawn: axes, the series already on them, names, legends and colours.
+"""The canvas of pictures: axes, the series already on them, names, legends and colours.
 
 Figures are made without pyplot, so no window or global state is touched. Whatever settings are in force, what a picture
 tells its series apart by is set here, for each of its artists: settings change its looks and not its meaning. Names are
@@ -108,7 +108,7 @@ class Canvas:
 
     @property
     def ink(self) -> Any:
-        """What text is written in: dark on light paper and light on dark."""
+        """The colour of text: dark on light paper and light on dark."""
         return self.ax.xaxis.label.get_color()
 
     def drawn(self, what: Hashable = _SERIES) -> list[Any]:
@@ -132,7 +132,7 @@ class Canvas:
         return style
 
     def entry(self, words: str) -> str:
-        """Return an entry of the legend, or one that is not shown where several series share it."""
+        """Return an entry of the legend, or a hidden one if several series share it."""
         return "_" if words in self.ax.get_legend_handles_labels()[1] else words
 
     def plain(self, *sides: str) -> None:
@@ -142,14 +142,14 @@ class Canvas:
                 getattr(self.ax, f"set_{side}scale")("linear")
 
     def signed(self, side: str, *values: Any) -> None:
-        """Have a scale that shows all values: a logarithm shows none that are not positive."""
+        """Have a scale that shows all values: a logarithm shows only positive ones."""
         if any(np.any(np.asarray(one) <= 0.0) for one in values):
             self.plain(side)
 
     def limit(self, side: str, low: float, high: float, *, holds: bool = True) -> None:
         """Set the limits of an axis, on a plain scale: those of another scale are its own.
 
-        Those that do not hold are found anew once the axis has another scale, where they might show nothing.
+        Those that do not hold are found anew once the axis has another scale: they might show nothing there.
         """
         if getattr(self.ax, f"get_{side}scale")() == "linear":
             getattr(self.ax, f"set_{side}lim")(low, high, auto=not holds)
@@ -179,12 +179,12 @@ class Canvas:
         return image
 
     def band(self, x: Any, low: FloatArray, high: FloatArray, color: str, entry: str) -> None:
-        """Draw what lies between limits, with an edge, so that a narrow band is seen, and in grey."""
+        """Draw the band between limits, with an edge, so that a narrow band is seen, and in grey."""
         inside = (*optional("matplotlib.colors", "a picture").to_rgb(color), 0.3)
         self.ax.fill_between(x, low, high, facecolor=inside, edgecolor=color, linewidth=0.8, linestyle="-", label=entry)
 
     def legend(self, *, exactly: bool = False, **place: Any) -> float:
-        """Write what is drawn; return what part of the axes' height that takes, of a figure of their own exactly."""
+        """Write the legend; return its part of the axes' height, exactly for a figure of their own."""
         handles, labels = self.ax.get_legend_handles_labels()
         if not handles:
             return 0.0
@@ -202,7 +202,7 @@ class Canvas:
         return float(min((self._legend_height + text.get_fontsize()) / height, 0.6))
 
     def legend_on_top(self, *, foot: float = 0.0, floor: float = np.inf) -> None:
-        """Write the legend above what is drawn, where it hides nothing, on a plain scale that has room for it.
+        """Write the legend above the data, where it hides nothing, on a plain scale with room for it.
 
         Below what is drawn, and a floor, is room for a part of its height.
         """
@@ -215,7 +215,7 @@ class Canvas:
         self.limit("y", low, low + (high - low) / (1.0 - share), holds=False)
 
     def legend_beside(self) -> None:
-        """Write the legend where there is room for it among what is drawn, or else above."""
+        """Write the legend among the data if there is room, or else above."""
         self.legend(exactly=True)
         self.ax.autoscale_view()
         box = self.ax.get_legend().get_window_extent()
@@ -232,7 +232,7 @@ class Canvas:
         return tuple(72.0 / self.ax.figure.dpi * self.ax.bbox.size)
 
     def finish_map(self, title: str | None, x: str, y: str, **place: Any) -> Axes:
-        """Write what is left, with the legend above the axes, where it hides nothing, and the title above that."""
+        """Write the rest, with the legend above the axes, where it hides nothing, and the title above the legend."""
         self.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), borderaxespad=0.1, **place)
         return self.finish(title, x, y, pad=6.0 + self._legend_height)
 
@@ -322,7 +322,7 @@ def covering(level: float, what: str) -> str:
 
 
 def visible(low: ArrayLike, high: ArrayLike) -> bool:
-    """Whether limits leave anything to draw: not where they are unknown, or where nothing is uncertain."""
+    """Whether there are limits to draw: not if they are unknown, or nothing is uncertain."""
     width = np.subtract(np.asarray(high, np.float64), np.asarray(low, np.float64))
     return bool(np.any(np.isfinite(width) & (width > 0.0)))
 

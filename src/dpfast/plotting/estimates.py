@@ -53,7 +53,7 @@ def coefficients(
     Parameters
     ----------
     features, outcomes : sequence
-        Their names. Of many features the 40 largest coefficients are drawn.
+        Their names. With many features the 40 largest coefficients are drawn.
     values : array of shape (n_outcomes, n_features)
         Coefficients, released or public.
     noise : tuple of two arrays of the same shape, optional
@@ -66,13 +66,13 @@ def coefficients(
     reference : array of the same shape, optional
         Public values to compare with: declared public by being given.
     quantity : str, default "coefficient"
-        What is drawn. Of a coefficient 0 is marked.
+        What is drawn. For a coefficient 0 is marked.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another fit stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another fit stands beside the first.
     title : str, optional
         Above the axes; by default the outcome, where there is one.
     label : str, optional
-        What the series is called in the legend.
+        Name of the series in the legend.
     unit : str, optional
         Unit of the values.
 

@@ -55,11 +55,11 @@ def synthetic_control_paths(
     level : float, default 0.9
         Coverage of the limits, which the legend says.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another fit stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another fit stands beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend.
+        Name of the series in the legend.
     unit : str, optional
         Unit of the outcome.
 
@@ -177,13 +177,13 @@ def placebo_distribution(
     level : float, default 0.9
         Coverage of the limits, which the legend says.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another target is marked among the same donors.
+        Axes to draw on; by default a figure of its own. Drawn on again, another target is marked among the same donors.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the target is called in the legend.
+        Name of the target in the legend.
     unit : str, optional
-        What donors are, in the place of "donors".
+        Name of the donors, in the place of "donors".
 
     Returns
     -------
@@ -340,7 +340,7 @@ def _limits(low: ArrayLike | None, high: ArrayLike | None, n_pre: int, times: ND
 
 
 def _padded(name: str, values: ArrayLike, n_pre: int, times: NDArray[Any]) -> FloatArray:
-    """Return a value a period: NaN, which is not drawn, where only the last periods are given."""
+    """Return a value a period. If only the last periods are given, the others are NaN, and not drawn."""
     array = np.asarray(values, np.float64)
     if array.shape == (len(times) - n_pre,):
         return np.concatenate([np.full(n_pre, np.nan), array])

@@ -35,19 +35,19 @@ def calibration(
     outcomes : array of shape (n_rows,)
         Whether it came true: booleans, or 0 and 1. Public.
     probabilities : array of shape (n_rows,)
-        What was predicted of the same rows.
+        Predictions of the same rows.
     n_bins : int, default 10
         Bins of probabilities, of equal width. Empty ones are not drawn.
     level : float, default 0.95
         Coverage of the limits of a share, which are Wilson's: they tell chance in the public rows.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another fit stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another fit stands beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend.
+        Name of the series in the legend.
     unit : str, optional
-        Of whom: after the name of the axis of shares.
+        Name of the people, after the name of the axis of shares.
 
     Returns
     -------
@@ -108,15 +108,15 @@ def roc(
     outcomes : array of shape (n_rows,)
         Whether it came true: booleans, or 0 and 1, some of either. Public.
     scores : array of shape (n_rows,)
-        What was predicted of the same rows: the larger, the more likely.
+        Predictions of the same rows: the larger, the more likely.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another fit stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another fit stands beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend, which tells the area below it too.
+        Name of the series in the legend, with the area below it.
     unit : str, optional
-        Of whom: after the names of the axes.
+        Name of the people, after the names of the axes.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def _wilson(share: FloatArray, counts: Any, reach: float) -> tuple[FloatArray, F
 
 
 def _diagonal(canvas: Canvas, entry: str) -> None:
-    """Draw what is expected of no skill, or of a perfect one, on axes that are a square of shares."""
+    """Draw the expected curve of no skill, or of a perfect one, on axes that are a square of shares."""
     style = {"color": canvas.ink, "alpha": 0.6, "linewidth": 1.0, "linestyle": ":", "marker": "", "label": entry}
     canvas.once("diagonal", lambda: canvas.ax.plot([0.0, 1.0], [0.0, 1.0], **style)[0])
     canvas.plain("x", "y")

@@ -1,4 +1,4 @@
-"""Pictures of budgets: what was spent, and what a budget would buy."""
+"""Pictures of budgets: the spending, and the error at a budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARKED = 40
 
 
 class Spender(Protocol):
-    """What has a budget, and what was spent of it, cost by cost."""
+    """An object with a budget, and its spending, cost by cost."""
 
     @property
     def budget(self) -> Privacy:
@@ -31,11 +31,11 @@ class Spender(Protocol):
 
     @property
     def costs(self) -> tuple[Privacy, ...]:
-        """What each fit, or query, cost."""
+        """The cost of each fit, or query."""
 
     @property
     def spending(self) -> tuple[Privacy, ...]:
-        """What all cost together, after each of them."""
+        """The cost of all together, after each of them."""
 
 
 def budget_spent(
@@ -51,15 +51,15 @@ def budget_spent(
     Parameters
     ----------
     ledger : Ledger
-        Whose `spending` is drawn, and the plain sum of epsilons beside it where that is more.
+        Its `spending` is drawn, with the plain sum of epsilons beside it if the sum is more.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another ledger stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another ledger stands beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the ledger is called in the legend.
+        Name of the ledger in the legend.
     unit : str, optional
-        Whose data it is for, after the name of the axis of epsilon.
+        Name of the people, after the name of the axis of epsilon.
 
     Returns
     -------
@@ -127,15 +127,15 @@ def plan_curves(
     target : float, optional
         The error that is wanted, marked by a line.
     relative_to : str, optional
-        What errors are fractions of.
+        The quantity that errors are fractions of.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, other plans stand beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, other plans stand beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the plan is called in the legend, before the names of the curves.
+        Name of the plan in the legend, before the names of the curves.
     unit : str, optional
-        What people are, in the place of "people"; with epsilon after its name.
+        Name of the people, in the place of "people"; with epsilon after its name.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def score_curves(
     label: str | None = None,
     unit: str | None = None,
 ) -> Axes:
-    """Draw what repeated private fits achieve against epsilon: their mean, and a band that most of them are in.
+    """Draw the results of repeated private fits against epsilon: their mean, and a band with most of them.
 
     Parameters
     ----------
@@ -206,11 +206,11 @@ def score_curves(
     quantity, xlabel : str
         Names of the axes.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, another series stands beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, another series stands beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend, in the place of "dpfast".
+        Name of the series in the legend, in the place of "dpfast".
     unit : str, optional
         Unit of the scores.
 
@@ -261,7 +261,7 @@ def _readable(canvas: Canvas, side: str, form: str, steps: tuple[float, ...]) ->
 
 
 def _ticks(canvas: Canvas, places: Any) -> None:
-    """Have ticks at the places that were tried, where they are few."""
+    """Have ticks at the places that were tried, if they are few."""
     if len(places) <= 10:
         canvas.ax.set_xticks(places, [f"{place:g}" for place in places])
         canvas.ax.set_xticks([], minor=True)

@@ -50,9 +50,9 @@ def value_function(
     values : array of shape (n_states,)
         Value of each state.
     std : array of shape (n_states,), optional
-        Standard deviations of values, by default from the privacy noise. Points have a bar each; in a map limits are
-        written below the values where cells are large, and those whose limits are wider than half of the colours' range
-        are hatched, as hardly known, and have no colour.
+        Standard deviations of values, by default from the privacy noise. Points have a bar each. In a map limits are
+        written below the values if cells are large. Values with limits wider than half of the colours' range are
+        hatched, as hardly known, and have no colour.
     shape : tuple of int, optional
         Rows and columns of a grid world whose states are numbered row by row.
     states : sequence, optional
@@ -63,31 +63,31 @@ def value_function(
     level : float, default 0.95
         Coverage of the limits, which the legend says.
     covers : str, default "privacy noise"
-        What they are for, which it says too.
+        Their target; the picture names it too.
     start, goal, holes : int or sequence of int, optional
         Numbers of states to mark.
     reference : array of shape (n_states,), optional
         Public values to compare points with: declared public by being given.
     ax : matplotlib Axes, optional
-        Where to draw; by default a figure of its own. Drawn on again, points of another fit stand beside the first.
+        Axes to draw on; by default a figure of its own. Drawn on again, points of another fit stand beside the first.
     title : str, optional
         Above the axes.
     label : str, optional
-        What the series is called in the legend.
+        Name of the series in the legend.
     unit : str, optional
         Unit of the values.
 
     Returns
     -------
     matplotlib Axes
-        ``axes.figure.savefig(path)`` writes them to a file. Of more than a thousand states every so many is drawn, as
-        the axis says, besides those that are marked.
+        ``axes.figure.savefig(path)`` writes them to a file. If there are more than a thousand states every so many is
+        drawn, as the axis says, besides the marked ones.
 
     Raises
     ------
     ValueError
-        If lengths differ, `shape` is that of another number of states, a state that is to be marked is none, or a map
-        is drawn on one.
+        If lengths differ, `shape` has another number of states, a state to be marked is not a state, or a map is drawn
+        on one.
 
     Examples
     --------

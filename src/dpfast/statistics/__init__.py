@@ -1,4 +1,4 @@
-"""Rows and trajectories to exact sums. What these return is the data owner's: it is not private."""
+"""Rows and trajectories to exact sums. The results are the data owner's: they are not private."""
 
 from dpfast.io.states import StateEncoder
 from dpfast.io.trajectories import Trajectories

@@ -93,8 +93,8 @@ class GramAccumulator(Layout):
     def n_updates(self) -> int:
         """Calls of `update` and `merge` that have been added.
 
-        An interrupt that comes after the rows were added is raised by the caller's own code, where the call has
-        returned: whoever catches it around the call sees here whether to repeat it.
+        An interrupt after the rows were added is raised by the caller's own code, once the call has returned. A caller
+        who catches it around the call sees here whether to repeat it.
         """
         return self._additions.n_made
 
@@ -251,7 +251,7 @@ class GramAccumulator(Layout):
         products: int,
         overhang: int = 0,
     ) -> None:
-        """Call what each thread gets on ranges of rows, to which it may add up to `overhang` rows beyond their end.
+        """Call each thread's function on ranges of rows; it may add up to `overhang` rows beyond their end.
 
         Rows are of so many products each, about.
         """
@@ -347,19 +347,19 @@ def gram(
         As for `GramAccumulator.update`.
     groups : array_like (n_rows,), optional
         The person each row belongs to (integers, strings, dates or hashable objects, none missing): the person, with
-        all their rows, is then the unit of privacy. One array for the whole table, also where that is a stream; of
-        partitions, their own `groups`. Not with `rows`.
+        all their rows, is then the unit of privacy. One array for the whole table, also of a stream; of partitions,
+        their own `groups`. Not with `rows`.
     max_rows : int, optional
         Goes with `groups`. Rows of a person beyond the first so many, in the order of the table, do not count. Public.
     bound_xx, bound_xy : float, optional
         With `groups`: Frobenius norms of one person's X'X and X'Y. A person beyond them has all their rows scaled by
-        one factor that brings both within. Public; not more than what the rows' bounds give, ``max_rows * bound_x**2``
-        and ``max_rows * bound_x * bound_y``, which are the defaults. They need whole arrays (of a frame, its array is
+        one factor that brings both within. Public. They are at most the rows' bounds, ``max_rows * bound_x**2`` and
+        ``max_rows * bound_x * bound_y``; these are the defaults. They need whole arrays (of a frame, its array is
         made), and `sums` are not kept: for an intercept, add a constant column to X.
     map_x, map_y : callable, optional
-        Public maps that blocks of X and of Y pass through before they are held to the bounds. What becomes of a row
-        must depend on that row alone, to the bit, as with `dpfast.statistics.rows.RowMap`: a reduction of NumPy or a
-        product of matrices over a block adds in an order that depends on the other rows.
+        Public maps that blocks of X and of Y pass through before they are clipped to the bounds. The result for a row
+        must depend on that row alone, to the bit, as with `dpfast.statistics.rows.RowMap`. A reduction of NumPy or a
+        product of matrices over a block is not allowed: its order of additions depends on the other rows.
 
     Returns
     -------
@@ -428,7 +428,7 @@ def _people_gram(
 
 
 def _add_counting(accumulator: GramAccumulator, table: io.Table, whose: People) -> None:
-    """Add the rows that count as they come: no bound on blocks needs to know whose they are."""
+    """Add the rows that count as they come: without a bound on blocks, their owners need not be known."""
     if table.arrays is not None:
         _check_length(whose, len(table.arrays[0]))
     kept, start = whose.kept(), 0
@@ -442,7 +442,7 @@ def _add_counting(accumulator: GramAccumulator, table: io.Table, whose: People) 
 
 
 class PersonAccumulator(GramAccumulator):
-    """Sums people's rows, each person's block held to the bounds of `unit`."""
+    """Sums people's rows, each person's block clipped to the bounds of `unit`."""
 
     def __init__(self, n_features: int, n_outcomes: int, unit: PersonUnit, **options: Any) -> None:
         super().__init__(n_features, n_outcomes, **options)

@@ -27,8 +27,8 @@ _CLEARLY = 1.0 - 2.0**-20
 class CodedMap:
     """A public map, for rows of a layout: the bits are those of all columns passed through it.
 
-    Maps work on entries, but for the norm that they hold rows to. Rows that are not clearly within it are left out, to
-    be mapped column by column.
+    Maps work on entries, except for the norm that they clip rows to. Rows that are not clearly within it are left out,
+    to be mapped column by column.
     """
 
     layout: CodeLayout
@@ -83,7 +83,7 @@ class CodedMap:
 
     @property
     def _unmoved(self) -> RowMap:
-        """What is done before the norm is taken."""
+        """The operations before the norm is taken."""
         return replace(self.row_map, center=None, scale=None)
 
     @cached_property

@@ -1,15 +1,15 @@
-"""First-visit returns whose cut tails are filled: what people add to sums that are fitted to earlier releases.
+"""First-visit returns with truncated tails filled: people's parts in sums that are fitted to earlier releases.
 
-A trajectory that was cut, by the horizon or by its end of observation, would have gone on. What it lacks is
-gamma**(steps left) times the value of the state it was about to enter, for which a public number stands, the tail. So
-gamma times the tail is added to its last reward that counts (`_filled`), and its returns are what the kernel computes
-of these rewards. With rewards of 0 and a tail of 1 they are the discounts of what was cut.
+A trajectory that was cut, by the horizon or by its end of observation, would have gone on. It lacks gamma**(steps left)
+times the value of the next state. A public number replaces this value, the tail. So gamma times the tail is added to
+its last reward that counts (`_filled`), and the kernel computes its returns from these rewards. With rewards of 0 and a
+tail of 1 they are the discounts of what was cut.
 
-**What privacy rests on.** All that is computed of a trajectory is a function of its rewards, states and end alone,
-elementwise or in one order, and leaves as integers in units of ``2**-30``, whose sums are exact:
+**What privacy rests on.** All results for a trajectory are a function of its rewards, states and end alone, elementwise
+or in one order. They leave as integers in units of ``2**-30``, and sums of these are exact:
 
-- *Means* (`return_means`): returns about the middle of their range, in half widths, and what is left of 1 by the
-  discounts of what was cut. A mean of integers within [-h, h] over h, rounded, is within [-1, 1]; the other in [0, 1].
+- *Means* (`return_means`): returns about the middle of their range, in half widths, and 1 less the discounts of
+  truncated tails. A mean of integers within [-h, h] over h, rounded, is within [-1, 1]; the other in [0, 1].
 - *Counts* by number of visited states (`visit_counts`) and by largest distance from a center (`distance_counts`): one
   bin a person.
 - *Sums over visits* (`state_sums`): a person adds to each state it visits the vector s (1, y, y**2/4, d/4), or its
@@ -94,13 +94,13 @@ class FilledReturns:
 
     @property
     def late(self) -> tuple[int, int]:
-        """Steps whose mean return tells what is lost at the horizon: the third quarter."""
+        """Steps with a mean return that shows the loss at the horizon: the third quarter."""
         assert self.horizon is not None
         return self.horizon // 2, max(3 * self.horizon // 4, self.horizon // 2 + 1)
 
 
 class Residuals(NamedTuple):
-    """What returns are taken from, by what they are divided, and what fills their tails: fitted to earlier releases."""
+    """Centers and reaches of returns, and the numbers that fill their tails: fitted to earlier releases."""
 
     #: In the units of rewards.
     tail: float
@@ -122,9 +122,9 @@ def state_sum_bound(returns: FilledReturns, clip: float, most_visited: int) -> f
 def return_means(trajectories: Any, returns: FilledReturns, *, with_count: bool) -> FixedPoint:
     """Sum people's mean returns and mean parts of 1 that were not cut, over all steps and over late ones, and 1.
 
-    **Not private**. In this order: with a count 1; of first visits that count the mean return, filled with the middle
-    of the range, from the middle and in half widths; where trajectories may have been cut 1 less the mean discount of
-    what was; where there is a horizon both again of all its third quarter's steps, 0 for who has none.
+    **Not private**. In this order: with a count 1; the mean return of first visits that count, filled with the middle
+    of the range, from the middle and in half widths; if trajectories may have been truncated, 1 less the mean discount
+    of the tails; with a horizon both again of all its third quarter's steps, 0 for a trajectory without any.
     """
 
     def of_block(block: Trajectories) -> IntArray:
@@ -176,8 +176,8 @@ def distance_counts(
 def state_sums(trajectories: Any, returns: FilledReturns, residuals: Residuals, clip: float) -> FixedPoint:
     """Sum s, s y, s y**2/4 and, where trajectories may have been cut, s d/4 over people. **Not private**.
 
-    y is the return from the center over the reach, at most 1 in size, d the discount of what was cut, s what scales the
-    person's s (1, y) onto the clip: (3 or 4, n_states).
+    y is the return from the center over the reach, at most 1 in size, d the discount of the truncated tail, s the
+    factor that scales the person's s (1, y) onto the clip: (3 or 4, n_states).
     """
 
     def of_block(block: Trajectories) -> IntArray:
@@ -213,7 +213,7 @@ class _Chunk(NamedTuple):
 
     @property
     def starts(self) -> IntArray:
-        """Where each trajectory's begin; each has one."""
+        """The start of each trajectory's part; each has one."""
         return np.cumsum(self.sizes) - self.sizes
 
 

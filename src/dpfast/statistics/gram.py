@@ -55,7 +55,7 @@ def _grid_exponent(bound: float) -> int:
 
 
 class Layout:
-    """What a Gram and an accumulator of one have in common: shape, bounds and grid, all public."""
+    """Common properties of a Gram and its accumulator: shape, bounds and grid, all public."""
 
     def __init__(
         self, n_features: int, n_outcomes: int, bound_x: float, bound_y: float | None, sums: bool = False
@@ -116,11 +116,11 @@ class Gram(Layout):
     n_rows : int
         Rows summed.
     bound_x, bound_y : float, float or None
-        L2 norms that rows of X and of Y were held to.
+        L2 norms that rows of X and of Y were clipped to.
     grid : Grid
         The grid rows were rounded to.
     x_sum, y_sum : FixedPoint, array_like or None
-        Sums of the rows of X (n_features,) and of Y (n_outcomes,), if they were asked for.
+        Sums of the rows of X (n_features,) and of Y (n_outcomes,), if they were requested.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Gram(Layout):
     exact_xx, exact_xy, exact_x_sum, exact_y_sum : FixedPoint or None
         The exact sums themselves.
     unit : PersonUnit or None
-        What was declared of people who own several rows; None where every row is a person of its own.
+        The declared limits for people with several rows; None if every row is a person of its own.
     n_people : int or None
         Number of people, where `unit` is given.
 
@@ -210,7 +210,7 @@ class Gram(Layout):
 
     @property
     def exact_x_sum(self) -> FixedPoint | None:
-        """Sum of the rows of X, (n_features,), exactly, or None if it was not asked for."""
+        """Sum of the rows of X, (n_features,), exactly, or None if it was not requested."""
         return self._column_sums(slice(0, self.n_features), self.grid.exponent_x)
 
     @property
@@ -249,7 +249,7 @@ class Gram(Layout):
 
     @property
     def block_bounds(self) -> BlockBounds | None:
-        """Bounds on one person's rounded block: what to calibrate with, or None where every row is a person."""
+        """Bounds on one person's rounded block, to calibrate with, or None if every row is a person."""
         return None if self.unit is None else block_limits(self.unit, self._tables()).bounds
 
     def __add__(self, other: object) -> Gram:
@@ -286,9 +286,9 @@ def sum_of_parts(one: Gram, other: Gram) -> Gram:
 
 
 def rounded_bound(bound: float, n_columns: int) -> float:
-    """Return the largest L2 norm that a row of some columns, held to `bound`, has once it is rounded to its grid.
+    """Return the largest L2 norm that a row of some columns, clipped to `bound`, has once it is rounded to its grid.
 
-    What to calibrate with: a few parts in ten million above `bound`, and never below the exact value.
+    The norm to calibrate with: a few parts in ten million above `bound`, and never below the exact value.
 
     Examples
     --------

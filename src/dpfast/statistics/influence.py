@@ -30,7 +30,9 @@ from dpfast._threads import single_threaded_blas
 
 @dataclass(frozen=True, repr=False)
 class Influence:
-    """What each donor does to a synthetic control. The data owner's: not private.
+    """The effect of each donor on a synthetic control.
+
+    The data owner's: not private.
 
     Parameters
     ----------
@@ -71,8 +73,8 @@ class Influence:
 def influence(donors: Any, n_pre: int, target_pre: ArrayLike, *, ridge: float | None = None) -> Influence:
     """Change in weights and prediction when each donor leaves, for ridge synthetic control without privacy.
 
-    Privacy: none. What it returns depends on every donor and is for the data owner alone, to see whom a release will
-    have to hide.
+    Privacy: none. The result depends on every donor. It is for the data owner alone, and shows whom a release will have
+    to hide.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Smooth sensitivity of first-visit means: how far one trajectory can move them, here and near here.
 
-With counts v_s of the trajectories that visit each state, phi_k is the largest squared local sensitivity of any data
-set whose counts lie within k of these, and psi = max over k of exp(-k beta) phi_k. Replacing a trajectory moves no
+Let v_s be the counts of the trajectories that visit each state. Then phi_k is the largest squared local sensitivity of
+any data set with counts within k of these, and psi = max over k of exp(-k beta) phi_k. Replacing a trajectory moves no
 count by more than 1, so phi_k of one data set is at most phi_(k+1) of its neighbour, and ln psi moves by at most beta.
 
 Only some k need be looked at, and what is returned is never below the exact maximum:
@@ -10,9 +10,9 @@ Only some k need be looked at, and what is returned is never below the exact max
   {v_s - 1}, so their sum is, and so is the largest sum of `top` terms (a maximum of log-convex functions): the maximum
   lies at k = 0 or at some v_s - 1. As phi_k does not decrease, exp(-beta a) phi_b bounds all k from a to b: the search
   splits the interval with the largest bound until none is above the best value found.
-- DP-LSL, phi_k = (a sqrt(sum of rho_s min(v_s + k, m)) + r)**2, is log-concave in k: bisection finds where the growth
-  of ln phi_k, which decreases, falls below beta. It is computed without cancellation, to a few roundings; as it falls
-  by a share of beta/2 or more in each step there, a wrong turn within its error costs second-order terms.
+- DP-LSL, phi_k = (a sqrt(sum of rho_s min(v_s + k, m)) + r)**2, is log-concave in k. The growth of ln phi_k decreases,
+  and bisection finds where it falls below beta. It is computed without cancellation, to a few roundings; as it falls by
+  a share of beta/2 or more in each step there, a wrong turn within its error costs second-order terms.
 
 Every value computed errs by less than 2**-45 of itself (sums are pairwise or better; exp of the C library is taken to
 err by at most 4 units in the last place), so 2**-44 is added, and the result exceeds the exact maximum by at most

@@ -1,11 +1,11 @@
 """Exact counts of rows by margin and by class, in histograms in each of which a row is in one cell.
 
-Margins of a row are its products with coefficients, after it is held to a norm, and an offset each. One margin has one
-histogram: the cell is the bin of the margin, and the side of the row's outcome. Several margins, a class each, have a
-histogram for each class: the cell is the bin of the gap from the largest other margin to that of the class, and whether
-the row is of the class. A row counts for the weight of its class, at most 1, to the nearest multiple of 2^-20: sums are
-of integers. What becomes of a row is decided by that row alone, to the bit: products are those of RowMap, and all else
-is comparisons and differences within the row.
+Margins of a row are its products with coefficients, after it is clipped to a norm, and an offset each. One margin has
+one histogram: the cell is the bin of the margin, and the side of the row's outcome. Several margins, a class each, have
+a histogram for each class: the cell is the bin of the gap from the largest other margin to that of the class, and
+whether the row is of the class. A row counts for the weight of its class, at most 1, to the nearest multiple of 2^-20:
+sums are of integers. The result for a row depends on that row alone, to the bit. Products are those of RowMap, and all
+else is comparisons and differences within the row.
 """
 
 from __future__ import annotations

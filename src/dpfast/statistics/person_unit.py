@@ -18,7 +18,7 @@ _MOST_ROWS_OF_ONE = 1 << 17
 
 @dataclass(frozen=True)
 class PersonUnit:
-    """What was declared of people: public numbers, which calibrations use."""
+    """The declared limits of people: public numbers for calibrations."""
 
     #: Most rows of a person that count.
     max_rows: int

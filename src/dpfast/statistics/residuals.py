@@ -1,21 +1,20 @@
-"""Sums of rows times what coefficients leave of their outcomes, each person's part held to a bound, exactly.
+"""Sums of rows times the residuals of their outcomes, each person's part clipped to a bound, exactly.
 
-A row x, mapped, and followed by a 1 if asked for, has the residual r = y - theta'x, or the negative slope of another
-loss, and the product p = W x, or x itself. Where p is longer than some length it is first scaled onto that, and r by as
-much where it is as long as outcomes may be: the row counts for less, by a factor that its outcomes have no part in,
-which weighs a fit and leaves its coefficients where they were. The
-row adds the matrix p r', of norm ||p|| ||r||: longer ones are scaled onto the clip. A matrix of rank one does not
-change if its factors are scaled against each other by a power of two, so p is first brought to a length from 1 to 2.
-Then both have a grid that depends on the clip alone, however large rows, W or theta are: p is rounded to multiples of
-``2**-a``, r, at most as long as the clip, to those of ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r
-is shortened until it holds. M is `dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so the
-result is the same to the bit for any split or order of rows, and one person moves it by M's root at most, in grid
-units.
+A row x, mapped, and followed by a 1 if requested, has the residual r = y - theta'x, or the negative slope of another
+loss, and the product p = W x, or x itself. If p is longer than some length it is first scaled onto that, and r by as
+much if it is as long as outcomes may be. So the row has less weight, by a factor that does not depend on its outcomes.
+The weights leave the coefficients of a fit where they were. The row adds the matrix p r', of norm ||p|| ||r||: longer
+ones are scaled onto the clip. A matrix of rank one does not change if its factors are scaled against each other by a
+power of two, so p is first brought to a length from 1 to 2. Then both have a grid that depends on the clip alone,
+however large rows, W or theta are: p is rounded to multiples of ``2**-a``, r, at most as long as the clip, to those of
+``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r is scaled down until it holds. M is
+`dpfast.privacy.sensitivity.padded_squared_product_bound`. Integers are summed, so the result is the same to the bit for
+any split or order of rows, and one person moves it by M's root at most, in grid units.
 
-Of a person with several rows the summed matrix is held to the clip, by one factor on all r, and tested as integers;
-each of their rows is held to 16 times the clip before, which keeps the integers of rows that cancel small.
+For a person with several rows the summed matrix is clipped, by one factor on all r, and tested as integers. Before,
+each of their rows is clipped to 16 times the clip. This keeps the integers small for rows that cancel.
 
-Norms and products are sums, in the order of columns and from 0, of products of doubles: what becomes of a row depends
+Norms and products are sums, in the order of columns and from 0, of products of doubles. So the result for a row depends
 on that row alone, to the bit. Rows with codes (`CodedBlock`) have their products by look-ups of what a level adds to
 them, in an order of their own: the same up to rounding, and from the row alone too. Which rows come so is declared.
 """
@@ -67,7 +66,7 @@ Link: TypeAlias = Literal["identity", "logistic", "softmax", "huber", "quantile"
 
 @dataclass(frozen=True, eq=False)
 class ResidualStep:
-    """What residuals are taken of, all of it public: coefficients, maps of rows, and what rows are multiplied by.
+    """The public inputs of residuals: coefficients, maps of rows, and the factors of rows.
 
     With z = theta'x, residuals r of outcomes y are, by `link`, ``y - z``; ``y_j sigmoid(-sign(y_j) z_j)``, of classes
     +-w, w their weights (or 0), each outcome on its own; ``y - sum(y) softmax(z)`` of one outcome a class, w at that of
@@ -84,7 +83,7 @@ class ResidualStep:
     whitening: FloatArray | None = None  # (k, D), fastest where lower triangular; None for no change, k = D
     constant: bool = False  # whether rows are followed by a 1
     link: Link = "identity"
-    longest: float = math.inf  # norm of p beyond which a row counts for less
+    longest: float = math.inf  # norm of p beyond which a row has less weight
     bend: tuple[float, float] = (1.0, 1.0)  # of "huber": threshold and width; of "quantile": level and width
 
     def __post_init__(self) -> None:
@@ -144,7 +143,7 @@ class ResidualStep:
 
 
 def coded_tables(step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
-    """Return what products of a step with rows of a layout are sums of, or None where all columns are needed."""
+    """Return the terms of a step's products with rows of a layout, or None if all columns are needed."""
     if step.whitening is None:
         return None
     n_outcomes, n_products = step.theta.shape[1], len(step.whitening)
@@ -202,22 +201,22 @@ class Clip:
 class ResidualSums(NamedTuple):
     """Exact sums over people: not private."""
 
-    #: Sum of people's p r' (k, l), each held to the clip.
+    #: Sum of people's p r' (k, l), each clipped.
     products: FixedPoint
-    #: Sum of people's squared residuals (l,), each person's vector of them held to `bound_squares`, if asked for.
+    #: Sum of people's squared residuals (l,), each person's vector of them clipped to `bound_squares`, if requested.
     squares: FixedPoint | None
     #: How many people's products were beyond the clip.
     n_beyond: int
 
 
 def residual_bound(clip: float, step: ResidualStep, max_rows: int | None = None) -> float:
-    """Return the norm that no person's part of `residual_sums` exceeds: what to calibrate with."""
+    """Return the norm that no person's part of `residual_sums` exceeds, to calibrate with."""
     held = Clip(float(clip), step.shape, max_rows)
     return padded_bound(held.squared_bound, sum(held.exponents))
 
 
 def squares_bound(bound_squares: float, step: ResidualStep) -> float:
-    """Return the norm that no person's squared residuals in `residual_sums` exceed: what to calibrate with."""
+    """Return the norm that no person's squared residuals in `residual_sums` exceed, to calibrate with."""
     k = _grid_exponent(_check_bound("bound_squares", bound_squares))
     return padded_bound(_squares_limit(bound_squares, step), k)
 
@@ -233,9 +232,9 @@ def residual_sums(
     max_rows: int | None = None,
     n_threads: int | None = None,
 ) -> ResidualSums:
-    """Sum people's parts, each held to `clip` in the Frobenius norm; `whose` says who owns which rows, if not one each.
+    """Sum people's parts, each clipped to `clip` in Frobenius norm; `whose` has the rows' owners, if not one each.
 
-    `bound_squares` asks for the sums of squared residuals too, each person's vector of them held to it in the L2 norm.
+    With `bound_squares` squared residuals are summed too, each person's vector of them clipped to it in the L2 norm.
     """
     held = Clip(float(clip), step.shape, max_rows)
     if bound_squares is not None:
@@ -309,7 +308,7 @@ def _check_table(
 
 
 class ThreadRows:
-    """What one thread reads rows with."""
+    """Reader of the rows for one thread."""
 
     kernel: residual_step.ResidualRows
 
@@ -330,7 +329,7 @@ class ThreadRows:
 
 
 class ThreadSums(ThreadRows):
-    """What one thread adds up."""
+    """The sums of one thread."""
 
     kernel: residual_step.ResidualSums
 
@@ -369,7 +368,7 @@ class ThreadSums(ThreadRows):
 
 
 class ThreadSizes(ThreadRows):
-    """What one thread counts."""
+    """The counts of one thread."""
 
     kernel: residual_step.ResidualSizes
 

@@ -1,10 +1,10 @@
 """First-visit discounted returns, summed per state on a public grid.
 
 **What privacy rests on.** A trajectory's return at a state is computed in floating point, clipped to the public range
-[low, high] and rounded to a grid: what is summed is an integer from 0 to `ReturnGrid.largest` for each of the at most
-min(horizon, n_states) states it visits, a function of that trajectory alone, of how it is computed in particular. Sums
-of integers are exact. So the sums that were computed, not only those of real numbers, move by at most ``largest`` units
-in each state that a replaced trajectory visits, and ``low + largest * 2**-exponent <= high``: no pad is needed.
+[low, high] and rounded to a grid. So the summands are integers from 0 to `ReturnGrid.largest`, one for each of the at
+most min(horizon, n_states) states it visits. They are a function of that trajectory alone, also in the way they are
+computed. Sums of integers are exact. So the computed sums, not only those of real numbers, move by at most ``largest``
+units in each state that a replaced trajectory visits, and ``low + largest * 2**-exponent <= high``: no pad is needed.
 
 How far the computed returns are from those of real numbers is a matter of accuracy alone: with rewards up to R in size
 and c = 1 + gamma + ... + gamma**(horizon - 1), F_t = r_t + gamma F_(t+1) errs by at most ``3 * 2**-53 * R * c**2``, and
@@ -149,8 +149,8 @@ class FirstVisitReturns:
     def sums(self) -> FloatArray:
         """Sum of the returns at each state, (n_states,), in the units of rewards.
 
-        The exact sums rounded to nearest where `grid.low` is 0, to within a few parts in 1e16 of
-        ``counts * max(abs(low), abs(high))`` where it is not.
+        The exact sums rounded to nearest if `grid.low` is 0, to within a few parts in 1e16 of
+        ``counts * max(abs(low), abs(high))`` if it is not.
         """
         if self.grid is None:
             return self.units.copy()
@@ -270,9 +270,9 @@ def first_visit_returns(
     horizon : int, optional
         Most steps of a trajectory that count, from its first; longer ones are cut. Public.
     lag : int, default 0
-        Visits at the last so many steps before the horizon do not count, though their rewards do: a return that counts
-        then lacks at most the share ``gamma**lag`` of what a trajectory that is cut would go on to collect. Whether a
-        visit counts depends on what was before it alone, so it favours no return. Public, below the horizon.
+        Visits at the last so many steps before the horizon do not count, though their rewards do. If a trajectory is
+        truncated, a return that counts then lacks at most the share ``gamma**lag`` of the return after its end. Whether
+        a visit counts depends on what was before it alone, so it favours no return. Public, below the horizon.
     n_threads : int, optional
         Default ``OMP_NUM_THREADS``, else the cores this process may use. The result does not depend on it.
 

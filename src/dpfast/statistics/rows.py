@@ -4,7 +4,7 @@ Rows known to lie in a box lie closer to its centre than to the origin: for [0, 
 from d to d/4, and the noise with it. Its half-widths are the units in which no column outweighs another, whatever units
 it came in. The map depends on declared numbers alone, so it costs no privacy.
 
-What becomes of a row depends on that row alone, to the bit: not on the rows beside it, nor on how the table lies in
+The image of a row depends on that row alone, to the bit: not on the rows beside it, nor on how the table lies in
 memory. Every norm and every product of rows on their way to a sum is taken here, by one kernel (row_map.c), in one
 order of operations. NumPy's own reductions add in another order where a block has one row, or its columns are
 contiguous: then one person more would move the rounded rows of others.
@@ -44,11 +44,11 @@ class RowMap:
     """A public map of rows, each on its own.
 
     In this order: entries v become (v - offset)/unit and are clipped to [low, high], those missing put at the centre;
-    rows whose norm exceeds `bound` are scaled onto it; `center` is subtracted; what is left is multiplied by
+    rows with a norm above `bound` are scaled onto it; `center` is subtracted; the difference is multiplied by
     ``1/scale``; products with `basis` are taken.
 
-    What comes out is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than
-    `bound` stays as it is. A row with NaN or infinity becomes NaN.
+    The image is at most ``bound * (1 + NORM_SLACK)`` before the centre is subtracted, and a row no longer than `bound`
+    stays as it is. A row with NaN or infinity becomes NaN.
     """
 
     low: FloatArray | None = None  # entrywise limits (d,) or (1,), both or neither; they may be infinite
@@ -116,7 +116,7 @@ class RowMap:
         return row_maps.RowMapKernel(n_columns, **vars(self))
 
     def reusing_room(self) -> MapIntoRoom:
-        """Return the map for one thread, whose results hold until the next call: they lie where the last ones did."""
+        """Return the map for one thread. Its results hold until the next call, as that writes to the same memory."""
         return MapIntoRoom(self)
 
     def into(self, rows: Rows, out: FloatArray, n_threads: int | None = 1) -> bool:
@@ -139,16 +139,16 @@ _LARGEST_WEIGHT = 1e74
 
 
 class CodedTables(NamedTuple):
-    """What a map with a basis makes of rows with codes: sums of rows of these tables, which are public.
+    """The image of rows with codes under a map with a basis: sums of rows of these tables, which are public.
 
-    What becomes of such a row depends on that row alone, to the bit. As it is added up in another order, it differs by
+    The image of such a row depends on that row alone, to the bit. As it is added up in another order, it differs by
     rounding from what becomes of the row with its indicators written out.
     """
 
     map_numbers: row_maps.RowMapKernel | None
     #: Of each category.
     levels: tuple[int, ...]
-    #: Norm that rows are held to, the squared norm of absent indicators, and what a level adds to it.
+    #: Norm that rows are clipped to, the squared norm of absent indicators, and what a level adds to it.
     bound: float
     squared_absent: float
     slot_squares: FloatArray
@@ -307,7 +307,7 @@ def half_widths(low: FloatArray, high: FloatArray) -> FloatArray:
 def scaled(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
     """Return the map of a box's rows to units of its half-widths, and the largest norm of what comes out.
 
-    Rows are held to the bound in the units they come in.
+    Rows are clipped to the bound in the units they come in.
     """
     units = half_widths(low, high)
     return RowMap(low, high, bound, scale=units), _steady(math.sqrt(_longest(low, high, bound, units)))
@@ -316,8 +316,8 @@ def scaled(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[
 def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple[RowMap, float]:
     """Return the map of a box's rows to its centre and to units of its half-widths, and the largest norm after it.
 
-    With d columns that vary and the centre c in those units that is the smaller of the root of d and, where rows are
-    known or scaled to have no more than a squared norm of s, the root of s - 2 min c'x + ||c||^2.
+    Let d columns vary, and c be the centre in those units. The bound is the root of d. If rows are known or scaled to
+    have a squared norm of at most s, it is the root of s - 2 min c'x + ||c||^2 if that is smaller.
     """
     units = half_widths(low, high)
     center = low / 2.0 + high / 2.0
@@ -327,7 +327,8 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
         length, longest = float(np.linalg.norm(at)), _longest(low, high, bound, units)
         least = max(float(np.sum(np.minimum(at * (low / units), at * (high / units)))), -math.sqrt(longest) * length)
         cut = longest - 2.0 * least + length**2
-        # Not positive if no row of the box is within the bound: then they are scaled out of it, and held to its size.
+        # Not positive if no row of the box is within the bound: then they are scaled out of it, and clipped to its
+        # size.
         squared = min(squared, cut) if cut > 0.0 else squared
     return RowMap(low, high, bound, center, units), _steady(math.sqrt(squared))
 
@@ -348,7 +349,7 @@ def _longest(low: FloatArray, high: FloatArray, bound: float, units: FloatArray)
 def _steady(radius: float) -> float:
     """Round to 32 bits, which is less than norms may exceed a bound by.
 
-    Seeded noise hangs on the radius: it must not change in its last bits where a column and its limits change units.
+    Seeded noise depends on the radius: it must not change in its last bits where a column and its limits change units.
     """
     mantissa, exponent = math.frexp(radius)
     return math.ldexp(round(math.ldexp(mantissa, 32)), exponent - 32)

@@ -1,7 +1,7 @@
 """Moments of which X'X is summed over a sample of the rows and X'Y over all of them (PRIMO's Algorithm 4).
 
 X'Y costs n d l products where X'X costs n d (d + 1)/2, so a sample of s rows saves (1 - s/n)(d + 1)/(d + 1 + 2l) of
-the arithmetic. Every row is still read, and held to its bound, once.
+the arithmetic. Every row is still read, and clipped to its bound, once.
 """
 
 from __future__ import annotations

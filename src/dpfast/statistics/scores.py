@@ -1,14 +1,14 @@
 """Exact scores of features: sums over people of each entry of their row times what is unexplained of their outcomes.
 
-Entries, at most `entry_bound` in size, are rounded to nearest on a grid of 2^-20 of that bound; residuals, shortened to
+Entries, at most `entry_bound` in size, are rounded to nearest on a grid of 2^-20 of that bound; residuals, clipped to
 an L2 norm of `clip`, on one of 2^-20 of the clip. So every product is an integer below 2^41 in size, sums of 4096 of
 them are exact in doubles in any order, fused or not, and blocks of as many rows are added in integers: the sums do not
 depend on threads, nor on how the table is cut. Rounding lengthens an entry by half a unit at most, and a residual row
 of l entries by sqrt(l)/2: `part_bound` allows for both, so that one person's part in the sums of a feature, a vector of
 l numbers, is never longer.
 
-What becomes of a row is decided by that row alone, to the bit: entries and norms come from the kernel of RowMap, all
-else goes entry by entry.
+The result for a row depends on that row alone, to the bit: entries and norms come from the kernel of RowMap, all else
+goes entry by entry.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROUND_UP = 1.0 + 2.0**-40
 
 
 def part_bound(entry_bound: float, clip: float, n_outcomes: int) -> float:
-    """Return the L2 norm that no person's part in the sums of a feature exceeds: what to calibrate with."""
+    """Return the L2 norm that no person's part in the sums of a feature exceeds, to calibrate with."""
     entry = entry_bound * (1.0 + NORM_SLACK) + math.ldexp(0.5, -_exponent(entry_bound))
     residual = clip * (1.0 + NORM_SLACK) + math.sqrt(n_outcomes) * math.ldexp(0.5, -_exponent(clip))
     return entry * residual * _ROUND_UP

@@ -2,8 +2,8 @@
 
 A person counts once in every histogram, in one bin: with the largest of their rows' codes, and for signed entries with
 the least of them too, where people may own several rows. So of h histograms one person changes h bins, or when replaced
-2h, and that is what the noise is calibrated for (releases.noisy_sum). A code is computed from its row alone, in one
-order of operations (kernels/sizes.c).
+2h. The noise is calibrated for that (releases.noisy_sum). A code is computed from its row alone, in one order of
+operations (kernels/sizes.c).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Sufficient statistics of first-visit returns on features, each trajectory clipped, summed exactly.
 
 A trajectory contributes A = sum of rho_s phi_s phi_s' and b = sum of rho_s phi_s F_s over the states it visits, F_s its
-first-visit return less the lower end of the range: nonnegative. It is a person who owns one row for each of these
-states, features sqrt(rho_s) phi_s with outcome sqrt(rho_s) F_s, at most min(horizon, n_states) rows: `gram` with
-`groups` sums just that, and the calibration for people's rows is the one for these.
+first-visit return less the lower end of the range: nonnegative. It is a person with one row for each of these states,
+features sqrt(rho_s) phi_s with outcome sqrt(rho_s) F_s, at most min(horizon, n_states) rows. The sums are those of
+`gram` with `groups`, so the calibration is the one for people's rows.
 
 Without features A is diagonal, and only its diagonal is summed, at the cost of the visits alone: A and b as integers
 on grids of their own, scaled by one factor and rounded to nearest. Neither has a negative entry, so two are at most
 sqrt(||A||**2 + ||A'||**2) apart, and ``block_moment_mu(..., nonnegative=True)`` applies. No product structure is needed
-for that, so rounding A and b separately is allowed; what holds for people's rows is not used, as there are none.
+for that, so rounding A and b separately is allowed. The facts about people's rows are not used, as there are none.
 
 States of one weight may be summed with returns about the middle of the range (`centered`): then a trajectory adds one
 integer to the count of every state it visits, and to its returns an integer between two others. Both ends are what the
@@ -65,7 +65,7 @@ _SUM_ROUND_UP = 1.0 + 2.0**-30
 
 @dataclass(frozen=True)
 class VisitBounds:
-    """What one trajectory may add to sums over visits, from public numbers alone: what to calibrate noise with."""
+    """Bounds on one trajectory's part in sums over visits, from public numbers alone, to calibrate noise with."""
 
     #: Norms of its A, b and weighted returns as they are summed; with returns about the middle, entries state by state.
     block: BlockBounds | VisitLimits
@@ -93,9 +93,9 @@ class SufficientStatistics:
     n_trajectories : int
         How many there are.
     origin : float
-        What returns are counted from: the lower end of their range, or about its middle.
+        The zero of returns: the lower end of their range, or about its middle.
     public : VisitBounds
-        What one trajectory may add: what to calibrate with.
+        Bounds on one trajectory's part, to calibrate with.
     """
 
     exact_xx: FixedPoint
@@ -106,7 +106,7 @@ class SufficientStatistics:
 
     @property
     def bounds(self) -> BlockBounds | VisitLimits:
-        """What one trajectory may add: norms of its A, b and weighted returns, or its entries state by state."""
+        """Bounds on one trajectory's part: norms of its A, b and weighted returns, or its entries state by state."""
         return self.public.block
 
     @property
@@ -116,7 +116,7 @@ class SufficientStatistics:
 
     @property
     def unit(self) -> PersonUnit:
-        """What was declared of a trajectory: a person who owns a row for each state it visits."""
+        """The declared limits of a trajectory: a person with a row for each state it visits."""
         return self.public.unit
 
     @property
@@ -179,14 +179,15 @@ def sufficient_statistics(
         Frobenius norms of one trajectory's A and b, public. A trajectory beyond them is scaled by the one factor that
         brings it within both. Default: what features, weights, range and horizon allow.
     centered : bool, default False
-        Count returns from about the middle of the range, which asks for less noise: for states of equal weight, without
+        Count returns from about the middle of the range, which needs less noise: for states of equal weight, without
         features and such norms.
 
     Returns
     -------
     SufficientStatistics
-        The same to the bit for any order, split into blocks and number of threads. Replacing one trajectory moves it by
-        what `dpfast.privacy.block_moment_mu` says of its `bounds`; centered sums, what `visit_moment_mu` says.
+        The same to the bit for any order, split into blocks and number of threads. The effect of replacing one
+        trajectory is given by `dpfast.privacy.block_moment_mu` of its `bounds`, and for centered sums by
+        `visit_moment_mu`.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Votes of blocks of rows for features: each block, on its own, says which ones matter there.
 
 Whoever selects sees one block at a time, and whatever it does there, errors included, moves one block's votes at most.
-What is counted is **not private**: it belongs to the owner of the data until noise is added.
+The counts are **not private**: they belong to the owner of the data until noise is added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single
 
 
 class Selector(Protocol):
-    """What selects features: any callable with this signature."""
+    """A selector of features: any callable with this signature."""
 
     def __call__(self, X: FloatArray, y: FloatArray, size: int, /) -> Any:
         """Return the indices of at most `size` features, from rows X (n, p) and outcomes y (n,) of one block.
@@ -37,8 +37,8 @@ class LassoSelector:
     ----------
     penalty : float, optional
         The paper's Lambda, for which it proposes ``4 sigma sqrt(m log p)`` on m rows with errors of standard deviation
-        sigma [1]_. By default the path of all penalties is followed until twice as many features as asked for have
-        entered, which needs no knowledge of sigma; a block may look at its own rows for that.
+        sigma [1]_. By default the path of all penalties is followed until twice as many features as requested have
+        entered. That needs no knowledge of sigma; a block may look at its own rows for it.
 
     References
     ----------
@@ -122,7 +122,7 @@ def block_votes(
 
 
 def check_selector(selector: Selector, n_rows: int, n_features: int, size: int) -> None:
-    """Try a selector on a made-up table of that size, where its errors may be seen; in a block they may not."""
+    """Try a selector on a made-up table of the size of a block: its errors may be seen there, but not in a block."""
     if not callable(selector):
         raise TypeError(f"selector must be a callable (X, y, size) -> indices, got {type(selector).__name__}")
     X = np.cos(np.arange(n_rows * n_features, dtype=np.float64) ** 2).reshape(n_rows, n_features)
