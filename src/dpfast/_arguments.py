@@ -1,4 +1,4 @@
-"""Checks of the public numbers that calibrations take; every message names the argument and what is accepted."""
+"""Checks of the public numbers for calibrations. Every message names the argument and the accepted values."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def limits(name: str, value: object) -> tuple[float, float]:
 
 
 def by_name(name: str, value: Mapping[str, Checked]) -> None:
-    """Refuse a mapping that is empty, or whose keys are no names."""
+    """Refuse an empty mapping, or one with keys that are no names."""
     if not value or not all(isinstance(key, str) and key for key in value):
         raise ValueError(f"{name} by name must be a mapping of names of columns, text, at least one")
 
 
 def instance(name: str, value: object, kind: type[Checked], called: str) -> Checked:
-    """Return an object of a class; `called` is what messages call that, with its article."""
+    """Return an object of a class; messages call the class `called`, with its article."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {called}, got {type(value).__name__}")
     return value

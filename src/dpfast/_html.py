@@ -1,4 +1,4 @@
-"""What notebooks show of an object: escaped text in tables that take their colours from the page around them.
+"""Notebook views of an object: escaped text in tables with the colours of the page around them.
 
 There is no script in it, and nothing is loaded. Light or dark, text has the page's own colour; lines are grey.
 """
@@ -30,7 +30,7 @@ _STYLE = """<style>
 
 
 def card(title: str, *parts: str) -> str:
-    """Return parts, which are HTML, below a title, which is text."""
+    """Return parts (HTML) below a title (text)."""
     return f'{_STYLE}<div class="dpfast"><div class="dpfast-title">{escape(title)}</div>{"".join(parts)}</div>'
 
 

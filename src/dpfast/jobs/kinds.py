@@ -46,7 +46,7 @@ class Data(Protocol):
 
 
 class Form(Protocol):
-    """A way in which tables hold people: the sections that declare it, and how they are read."""
+    """The layout of people in tables: its sections in a job file, and its readers."""
 
     @property
     def sections(self) -> tuple[Key, ...]:
@@ -79,7 +79,7 @@ class Kind(ABC):
     PEOPLE: ClassVar[str] = "n"
 
     def parameters(self, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
-        """Return the estimator's parameters, from what is given in [estimator] and what is declared of the data."""
+        """Return the estimator's parameters, from the [estimator] section and the declarations of the data."""
         return dict(given)
 
     @abstractmethod
@@ -88,14 +88,14 @@ class Kind(ABC):
 
     @abstractmethod
     def tables(self, model: Any, job: Job) -> dict[str, Results]:
-        """Return what was released, and what follows from it, as tables by name."""
+        """Return the released values, and results computed from them, as tables by name."""
 
     @abstractmethod
     def figures(self, model: Any, job: Job) -> dict[str, Axes]:
         """Return pictures of it by name; called only where matplotlib is installed."""
 
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
-        """Refuse what a fit would refuse of the parameters: a plan does, which needs public sizes only."""
+        """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""
         stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
         asked = inspect.signature(self.ESTIMATOR.plan).parameters
         sizes = data.sizes()
@@ -130,7 +130,7 @@ class Kind(ABC):
 
     @cached_property
     def description(self) -> Table:
-        """What a job file of this kind holds: what checks, schema and template are made from."""
+        """The content of a job file of this kind: the source of checks, schema and template."""
         sections = [*self.FORM.sections, *self._own_sections()]
         return Table(tuple(sections), f"A job for dpfast: {self.summary}")
 
@@ -200,7 +200,7 @@ _OUTPUT = Table(
 
 
 def public_size(parameters: Mapping[str, Any], data: Any) -> int | None:
-    """Return the number of people, where that is public and was declared or found in the headers of files."""
+    """Return the number of people if it is public and was declared or found in the headers of files."""
     n_rows: int | None = getattr(data, "n_rows", None)
     return n_rows if parameters["adjacency"] == "replace_one" else None
 

@@ -57,7 +57,7 @@ _PEOPLE = Table(
 
 @dataclass(frozen=True)
 class OwnerColumn:
-    """Who owns the rows, where people own several: the column that says so, and most rows of a person that count."""
+    """The owners of rows, if people own several: the column of ids, and the most rows of a person that count."""
 
     id: str
     max_rows: int
@@ -65,7 +65,7 @@ class OwnerColumn:
 
 @dataclass(frozen=True)
 class Declared:
-    """What is declared of columns, whose names may be a pattern."""
+    """The declaration of columns, with names or a pattern."""
 
     kind: type[Number | Boolean | Category]
     options: Mapping[str, Any]
@@ -111,7 +111,7 @@ class Rows:
         return self.columns.encode(self.files, progress)
 
     def owners(self) -> RowOwners | None:
-        """Return whose each row is, where people own several."""
+        """Return the owner of each row, if people own several."""
         return None if self.people is None else RowOwners(self.files, self.people.id)
 
     def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
@@ -273,7 +273,7 @@ _MISSING = "What stands for a missing entry; by default there must be none."
 
 
 def _columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None) -> Either:
-    """Return what may be said of a column, the arguments of its class; where it has no limits, why."""
+    """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit."""
     tables = {}
     for name in only:
         kind = _KINDS[name]
@@ -327,7 +327,7 @@ def _resolved(declared: Mapping[str, Mapping[str, Declared]], files: list[Path])
 
 
 def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> list[str] | None:
-    """Return the columns that a name or a pattern stands for; None of a pattern, where there is no table to look at."""
+    """Return the columns of a name or a pattern; None for a pattern if there is no table to look at."""
     is_pattern = any(sign in name for sign in "*?[")
     if first is None:
         return None if is_pattern else [name]

@@ -33,7 +33,7 @@ class Values(ABC):
         return isinstance(value, self.TYPE)
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what is made of a value that fits; TypeError or ValueError, naming section and key."""
+        """Return the converted value if it fits; TypeError or ValueError, naming section and key."""
         return value
 
     @abstractmethod
@@ -191,7 +191,7 @@ class Either(Values):
         return any(option.fits(value) for option in self.options)
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what the kind that it is of makes of it."""
+        """Return the value as its kind converts it."""
         return next(option for option in self.options if option.fits(value)).read(place, value)
 
     def schema(self) -> Schema:
@@ -243,7 +243,7 @@ class Table(Values):
     TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what is made of each key; refuse one that is not known, or is missing."""
+        """Return the converted value of each key; refuse an unknown key, or a missing one."""
         refuse_unknown(place, value, [key.name for key in self.keys], self.elsewhere)
         found = {}
         for key in self.keys:
@@ -333,7 +333,7 @@ class Variants(Values):
 def refuse_unknown(
     place: Place, given: Iterable[str], accepted: Sequence[str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse a key that is not known, and name the nearest one that is."""
+    """Refuse an unknown key, and name the nearest known one."""
     for key in given:
         if key in accepted:
             continue

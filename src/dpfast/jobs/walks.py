@@ -97,7 +97,7 @@ class Walks:
         return Trajectories(states[order], rewards[order], offsets, self.n_states, encoder=self.encoder)
 
     def _steps(self, batch: Batch, numbers: dict[Hashable, int]) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """Return of each row whose it is, the state, -1 for one that is not declared, the reward and its place."""
+        """Return for each row its owner, the state (-1 for an undeclared one), the reward and its place."""
         steps = np.zeros(len(batch)) if self.order is None else batch.numbers(self.order)
         return numbered_column(batch, self.id, numbers), self._codes(batch), batch.numbers(self.reward), steps
 
