@@ -29,7 +29,7 @@ _NO_NUMBERS = (
 
 
 def columns_of(X: Any) -> dict[str, Any]:
-    """Return the fitted attributes that scikit-learn gives names and number of the features, where a table has them.
+    """Return scikit-learn's fitted attributes with names and number of the features, if a table has them.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def columns_of(X: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``n_features_in_`` and, where all columns have names, ``feature_names_in_``; empty where the table has no shape.
+        ``n_features_in_`` and, if all columns have names, ``feature_names_in_``; empty if the table has no shape.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def in_order_of(
 
 
 def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -> io.Table:
-    """Open a table whose outcomes are in `Y`, or of the pairs that X yields."""
+    """Open a table with its outcomes in `Y`, or with pairs from X."""
     table = io.open_table(X, Y, may_copy=may_copy)
     if table.n_outcomes == 0:
         raise ValueError(f"{caller} requires y to be passed, but the target y is None")

@@ -27,7 +27,7 @@ INTERCEPT = "(intercept)"
 
 
 class Names(NamedTuple):
-    """What files call features and outcomes; None for what the estimator calls them."""
+    """The names of features and outcomes in files; None for the estimator's names."""
 
     features: Sequence[Any] | None = None
     sides: Sequence[Any] | None = None
@@ -57,7 +57,7 @@ class LinearEstimator(PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_rows,), or (n_rows, n_outcomes) where there are several
-            A frame, where `set_output` asked for one.
+            A frame, if `set_output` requested one.
         """
         predicted: FloatArray = self._presented_outcomes(self._linear(X), X)
         return predicted
@@ -112,7 +112,7 @@ class LinearEstimator(PrivateEstimator):
 
     @property
     def _predicted_norm(self) -> float:
-        """L2 norm that rows are held to where they are predicted."""
+        """L2 norm that rows are clipped to for prediction."""
         return np.inf
 
     @property
@@ -121,7 +121,7 @@ class LinearEstimator(PrivateEstimator):
         return False
 
     def _sides(self) -> tuple[str, Sequence[Any]]:
-        """Return what each row of coefficients is for, and what that is called."""
+        """Return the names of the rows of coefficients, and the kind of thing that they name."""
         return "outcome", getattr(self, "outcome_names_in_", np.arange(len(np.atleast_2d(self.coef_)))).tolist()
 
     def _presented_outcomes(self, predicted: FloatArray, X: Any) -> Any:

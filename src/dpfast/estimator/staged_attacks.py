@@ -1,4 +1,4 @@
-"""What an attacker who knows two neighbouring tables sees of a mechanism in stages: the noise of every stage."""
+"""An attacker's view of a mechanism in stages, with two neighbouring tables known: the noise of every stage."""
 
 from __future__ import annotations
 
