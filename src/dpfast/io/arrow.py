@@ -1,7 +1,7 @@
 """Arrow's record batches: of tables of other libraries, and of Parquet files. pyarrow is imported when one is opened.
 
-What pyarrow and producers say of their errors quotes cells and counts rows. It is never read: a message that names the
-table or file and, where that was declared, the column, takes its place.
+What pyarrow and producers say of their errors quotes cells and counts rows. It is never read. A message in its place
+names the table or file and, if declared, the column.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def open_stream(table: Any, name: str) -> ArrowStream:
 
 
 def stream_names(table: Any) -> list[str] | None:
-    """Return the names of the columns of what `is_arrow`, or None where looking would use it up."""
+    """Return the names of the columns of a table accepted by `is_arrow`, or None if looking would use it up."""
     return None if streams_once(table) and not is_reader(table) else list(open_stream(table, "X").schema.names)
 
 
@@ -64,7 +64,7 @@ def batch_rows(n_columns: int) -> int:
 
 
 def arrow_library(what: str) -> Any:
-    """Import pyarrow, with the modules that read files; ImportError that says what needs it."""
+    """Import pyarrow, with the modules that read files; ImportError names the use that needs it."""
     for module in ("pyarrow.csv", "pyarrow.parquet"):
         optional(module, f"reading {what}")
     return optional("pyarrow", f"reading {what}")
@@ -82,7 +82,7 @@ def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any
 
 
 def _producer(table: Any, names: Sequence[str] | None) -> Any:
-    """Return an iterable of record batches, with other columns than those wanted at most where that costs nothing."""
+    """Return an iterable of record batches. It has columns besides the wanted ones only if they cost nothing."""
     if is_reader(table):
         return table
     if is_dataset(table):
@@ -264,7 +264,7 @@ def _reading_ahead(
 ) -> Generator[tuple[T, float], None, None]:
     """Ask the system to have what follows of a file in its cache, about as far in the file as batches are.
 
-    Columns lie apart, and each is read a buffer at a time: in that no disk sees a file that is read from end to end.
+    Columns lie apart, and each is read a buffer at a time. So the disk does not see a file read from end to end.
     """
     with closing(batches), path.open("rb") as file:
         asked, size = 0, os.fstat(file.fileno()).st_size

@@ -167,7 +167,7 @@ class Number(_Single):
         return None if self.low is None or self.high is None else ((float(self.low), float(self.high)),)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: a column, which is the table's own where no entry is missing."""
+        """Return the encoded column. It is the table's own if no entry is missing."""
         return [_filled(self.name, batch.numbers(self.name), self.missing)]
 
 
@@ -208,8 +208,8 @@ class Category:
     missing : "refuse", str or int, default "refuse"
         The level that stands for a missing entry.
     undeclared : {"refuse", "zeros"}, default "refuse"
-        What becomes of an entry that is no declared level. "zeros" is no indicator at all; with `drop_first` that is
-        the same as the first level.
+        Treatment of an entry that is no declared level. "zeros" gives no indicator at all; with `drop_first` this
+        equals the first level.
 
     Examples
     --------
@@ -348,7 +348,7 @@ Feature: TypeAlias = Column | Derived
 
 
 class Coded(Protocol):
-    """What becomes indicators, one of which is 1 at most."""
+    """A column that becomes indicators, with at most one of them 1."""
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
@@ -369,7 +369,7 @@ def is_coded(column: object) -> TypeGuard[Coded]:
 
 
 class Columns:
-    """What is declared of a table: which columns are features and outcomes, in this order, and how they are encoded.
+    """The declaration of a table: its columns of features and outcomes, in this order, and their encoding.
 
     Parameters
     ----------
@@ -590,7 +590,7 @@ class EncodedTable:
         return ((np.asarray(x), None if y is None else np.asarray(y)) for x, y in self.blocks())
 
     def blocks(self) -> Iterator[tuple[Rows, ColumnBlock | None]]:
-        """Iterate over the same blocks, columns where they lie and categories as codes: what sums read in place."""
+        """Iterate over the same blocks, for sums to read in place: columns not moved, categories as codes."""
         columns = self.columns
         no_rows = [np.empty(0)]
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
@@ -636,7 +636,7 @@ def _layout(columns: Sequence[Feature]) -> CodeLayout:
 
 
 def _filled(name: str, values: FloatArray, missing: float | Literal["refuse"]) -> FloatArray:
-    """Return numbers with a constant where they are missing; no copy where none is."""
+    """Return numbers with a constant for missing ones; no copy if none is missing."""
     with np.errstate(invalid="ignore", over="ignore"):
         # A finite sum has finite terms: one pass, in place of a mask for every column.
         if math.isfinite(values.sum()):
@@ -713,7 +713,7 @@ def _check_readable_as_text(column: Column, part: Part) -> None:
 
 
 def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
-    """Refuse a part that does not have exactly one column of that name, which is one of those declared."""
+    """Refuse a part without exactly one column of a declared name."""
     if part.names.count(name) == 1:
         return
     if name in part.names:

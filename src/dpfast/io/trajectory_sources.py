@@ -1,7 +1,7 @@
 """Trajectories as people have them, as flat steps: episodes, frames, Parquet files, Gymnasium, Minari.
 
-What is returned is checked where `dpfast.io.trajectories` takes it; states that are not declared are -1 here.
-None of the libraries is imported: whoever has their objects has done so, and pyarrow is imported to read a file.
+`dpfast.io.trajectories` checks the returned values; undeclared states are -1 here. None of the libraries is imported:
+whoever has their objects has done so, and pyarrow is imported to read a file.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def from_gymnasium(
 
 
 def minari_episodes(given: Any) -> tuple[Iterable[Any], Any]:
-    """Return the episodes of what is a Minari dataset, one episode or several, and the space that it declares."""
+    """Return the episodes of a Minari dataset, one episode or several, and the space that it declares."""
     if hasattr(given, "iterate_episodes"):
         return given.iterate_episodes(), given.observation_space
     if is_episode(given):
