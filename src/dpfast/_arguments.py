@@ -75,7 +75,7 @@ def positive_or_inf(name: str, value: object) -> float:
 
 
 def optional(accepted: Callable[[str, object], Checked], name: str, value: object) -> Checked | None:
-    """Return None, or what another check of this module returns."""
+    """Return None, or the result of another check of this module."""
     return None if value is None else accepted(name, value)
 
 
@@ -88,7 +88,7 @@ def share(name: str, value: object, *, whole: bool = False) -> float:
 
 
 def pair(name: str, value: object, entries: str = "(low, high)") -> tuple[Any, Any]:
-    """Return the two entries of a tuple, list or array; `entries` says what they are."""
+    """Return the two entries of a tuple, list or array; `entries` names them."""
     if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
         raise TypeError(f"{name} must be a pair {entries}, got {type(value).__name__}")
     return value[0], value[1]

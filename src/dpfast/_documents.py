@@ -111,7 +111,7 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str | bytes) -> Any:
-    """Return what `to_json` described, to the bit."""
+    """Return the value that `to_json` described, to the bit."""
     return json.loads(text, object_hook=_unusual_float, parse_constant=_refuse_constant)
 
 

@@ -35,7 +35,7 @@ def card(title: str, *parts: str) -> str:
 
 
 def facts(pairs: Iterable[Fact]) -> str:
-    """Return names and what is said of them; nothing for None."""
+    """Return names with their values; nothing for None."""
     rows = (f"<tr><th>{escape(name)}</th><td>{escape(str(said))}</td></tr>" for name, said in pairs if said is not None)
     return f"<table><tbody>{''.join(rows)}</tbody></table>"
 
@@ -64,7 +64,7 @@ def folded(name: str, content: str) -> str:
 
 
 def caution(text: str) -> str:
-    """Return what nobody must overlook."""
+    """Return a warning, marked to be seen."""
     return f'<div class="dpfast-void">{escape(text)}</div>'
 
 

@@ -213,7 +213,7 @@ def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> N
 
 
 def _first_sentence(entry: str) -> str:
-    """Return what an entry of a docstring says first, as plain text."""
+    """Return the first sentence of a docstring's entry, as plain text."""
     text = re.sub(r"\*\*(\w+(?: \w+)*)\*\*", r"\1", " ".join(entry.partition("\n")[2].split()))
     text = re.sub(r"`|(?<=\])_", "", text)
     return re.split(r"(?<=[a-z\d)\"])\. (?=[A-Z\"])", text, maxsplit=1)[0].removesuffix(".").replace("%", "%%")

@@ -122,7 +122,7 @@ def _dense(table: Any) -> Any:
 
 
 class Spender(Protocol):
-    """What a reservation is made for: a ledger to pay from, and a seed."""
+    """The holder of a reservation: a ledger to pay from, and a seed."""
 
     ledger: Ledger | None
     random_state: int | None
@@ -154,7 +154,7 @@ def warn_of_printed(mechanism: Mechanism[Any]) -> None:
 
 
 class Expected(NamedTuple):
-    """What public numbers say of a fit: root mean squared error as a share of the signal, and for how many people."""
+    """Expected error of a fit by public numbers: root mean squared, as a share of the signal; number of people."""
 
     error: float
     n: int
@@ -193,7 +193,7 @@ class Fitted(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """An estimator without privacy: fitted attributes, and what the ledger is told of them."""
+    """An estimator without privacy: fitted attributes, and their releases for the ledger."""
 
     releases: tuple[Release, ...]
     attributes: dict[str, Any]
@@ -201,7 +201,7 @@ class Solved(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PrivateEstimator(BaseEstimator, ABC):
-    """What every estimator takes, keeps and may raise.
+    """Parameters, attributes and errors of every estimator.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return gaussian_mu(privacy.epsilon, privacy.delta)
 
     def _cost(self) -> tuple[Privacy, float | None]:
-        """Return what a fit costs a ledger."""
+        """Return the cost of a fit for a ledger."""
         privacy = self._checked()
         return privacy, self._mu(privacy)
 
@@ -320,15 +320,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         return tags
 
     def _stand_in(self) -> Self:
-        """Return the estimator with numbers in the place of what a fit is to find."""
+        """Return the estimator with numbers in the place of values that a fit is to find."""
         return self
 
     def _in_order(self) -> Self:
-        """Return the estimator with what is declared by name in the order it was given in."""
+        """Return the estimator with declarations by name in their given order."""
         return self
 
     def checked_stand_in(self) -> Self:
-        """Return the estimator with numbers in the place of what a fit is to find, all of it checked."""
+        """Return the estimator with numbers in the place of values that a fit is to find, all of it checked."""
         self._checked()
         return self._stand_in()
 
@@ -501,7 +501,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return persistence.load(cls, path)
 
     def set_output(self, *, predict: Container | None = None) -> Self:
-        """Choose what predictions are returned as: by `predict`, `predict_proba` and `decision_function`.
+        """Choose the container of predictions: by `predict`, `predict_proba` and `decision_function`.
 
         Parameters
         ----------
@@ -543,7 +543,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return page_of(self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks choose from, as scikit-learn's configuration requests."""
+        """Return the views for notebooks to choose from, as scikit-learn's configuration requests."""
         shown = {"text/plain": repr(self)}
         return shown | ({"text/html": self._repr_html_inner()} if get_config()["display"] == "diagram" else {})
 
@@ -563,7 +563,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Fit the textbook estimator."""
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
-        """Release first what the sums depend on, if anything does, for a part of the budget."""
+        """Release first the values that the sums depend on, if there are any, for a part of the budget."""
         return Prepared(self, privacy)
 
     @abstractmethod
@@ -576,11 +576,11 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
-        """Return the fitted attributes: post-processing of what the mechanism's releases tell."""
+        """Return the fitted attributes: post-processing of the mechanism's releases."""
 
     @property
     def _release_name(self) -> str:
-        """What a release is called in records."""
+        """The name of a release in records."""
         return type(self).__name__
 
     def _exact_release(

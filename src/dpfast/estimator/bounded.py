@@ -1,4 +1,4 @@
-"""Estimators whose bounds on rows may be found within their budget: "private" in the place of a number.
+"""Estimators with bounds on rows that may be found within their budget: "private" in the place of a number.
 
 A part of the budget buys noisy counts of people by size (releases/size_counts.py) before anything is summed. The
 counts give bounds like declared ones. A copy of the estimator with these numbers does the rest of the fit, for the rest
@@ -82,7 +82,7 @@ class BoundedEstimator(PrivateEstimator):
 
     @abstractmethod
     def _measured(self, *data: Any) -> Measured:
-        """Return what the bounds are on."""
+        """Return the tables to find bounds for."""
 
     def _stand_in(self) -> Self:
         placed, to_find = self._in_order(), self._to_find

@@ -15,7 +15,7 @@ from dpfast.ledger import Release
 
 
 class Unsolved(NamedTuple):
-    """What a fit solves from, besides its releases: all of it is public."""
+    """The input of a fit's solution, besides its releases: all of it is public."""
 
     #: Parameters of the estimator as they were when its fit began, with the bounds that the fit has found.
     given: Mapping[str, Any]
@@ -61,7 +61,7 @@ def forget(model: Any) -> None:
 
 
 class Waiting:
-    """What a function has released and is to return: remembered until it does."""
+    """The released and not yet returned result of a function: remembered until its return."""
 
     def __init__(self, releases: Sequence[Release], complete: Callable[[], Any]) -> None:
         self.releases_, self._complete = tuple(releases), complete

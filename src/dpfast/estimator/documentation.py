@@ -13,7 +13,7 @@ _LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTIL
 
 
 def entries(docstring: str) -> dict[str, str]:
-    """Return what a docstring says of each name, the line with its type before it."""
+    """Return the entry of each name in a docstring, with the line of its type before it."""
     found = _ENTRY.finditer(inspect.cleandoc(docstring))
     return {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
 

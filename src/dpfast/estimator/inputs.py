@@ -1,4 +1,4 @@
-"""What comes into a fit, as scikit-learn knows it: tables with outcomes, names of columns, rows to predict from."""
+"""The inputs of a fit, as in scikit-learn: tables with outcomes, names of columns, rows to predict from."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
 
 
 def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
-    """Return ``outcome_names_in_``, the names of the columns of outcomes, where all have one; empty otherwise.
+    """Return ``outcome_names_in_``, the names of the columns of outcomes, if all have one; empty otherwise.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[f
 def in_order_of(
     argument: str, given: Mapping[str, Declared], what: str, table: Any, names: Sequence[str] | None
 ) -> dict[str, Declared]:
-    """Return what is declared by name in the order of a table's columns: all of them, and no other.
+    """Return declarations by name in the order of a table's columns: all of them, and no other.
 
     No message has a name of the table's, which may be a person's: of a file without a line of names, say.
     """

@@ -87,7 +87,7 @@ class LinearEstimator(PrivateEstimator):
     def _tabulated(
         self, columns: dict[str, FloatArray], header: dict[str, Any], names: Names, *, chosen: Any = slice(None)
     ) -> Estimates:
-        """Return arrays of shape (n_sides, n_rows) as columns, by what each side and each row is of."""
+        """Return arrays of shape (n_sides, n_rows) as columns, by the names of sides and rows."""
         features = names.features
         if features is None:
             features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
@@ -100,7 +100,7 @@ class LinearEstimator(PrivateEstimator):
         return Estimates(index | {"feature": rows * len(sides)}, values, header)
 
     def _coefficients(self, coef: FloatArray, intercept: Any) -> FloatArray:
-        """Return what tables hold of each side: of its intercept, if there is one, and of its features."""
+        """Return the table's values for each side: for its intercept, if there is one, and for its features."""
         coef = np.atleast_2d(coef)
         if not self._has_intercept:
             return coef
@@ -203,7 +203,7 @@ class LinearEstimator(PrivateEstimator):
         return slice(None)
 
     def _drawn_sides(self) -> Sequence[object]:
-        """Return what rows of coefficients are called in pictures; an only one without a name is not."""
+        """Return the names of rows of coefficients in pictures; an only row without a name has none."""
         sides = self._sides()[1]
         return sides if len(sides) > 1 or hasattr(self, "outcome_names_in_") else [""]
 

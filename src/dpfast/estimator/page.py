@@ -46,7 +46,7 @@ def spent_html(releases: Sequence[Release], privacy: Privacy) -> str:
 
 
 def _cost(model: Any) -> Iterator[str]:
-    """Say what a fit will cost, if the parameters are ones of a fit."""
+    """State the cost of a fit, if a fit accepts the parameters."""
     try:
         privacy, mu = model._cost()
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What an estimate will cost, said before any data is touched."""
+"""Expected error of an estimate, before any data is touched."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FORMATS = tuple(_WRITERS)
 
 @dataclass(frozen=True)
 class Formats:
-    """What is written of every table and of every picture."""
+    """The file formats of every table and of every picture."""
 
     tables: tuple[str, ...]
     pictures: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What jobs fit: each family says in its ``job.py`` how, as `KINDS`, one for each of its estimators."""
+"""The kinds of jobs: each family declares them in its ``job.py`` as `KINDS`, one for each of its estimators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Fact = tuple[str, str]
 
 
 class Data(Protocol):
-    """What a job says of its people."""
+    """The declaration of a job's people."""
 
     @property
     def files(self) -> list[Path]:
@@ -42,7 +42,7 @@ class Data(Protocol):
         """Return the sizes that plans take, as far as they are known."""
 
     def facts(self) -> list[Fact]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
 
 
 class Form(Protocol):
@@ -65,7 +65,7 @@ _ANY_ERROR = 1e100
 
 
 class Kind(ABC):
-    """What is particular to jobs of one estimator."""
+    """The part of jobs that is particular to one estimator."""
 
     #: Its name in job files.
     KIND: ClassVar[str]
@@ -105,7 +105,7 @@ class Kind(ABC):
             self._planned(stand_in, parameters, people | sizes | {"target": _ANY_ERROR})
 
     def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
-        """Return the error to expect, from what is declared and public sizes besides."""
+        """Return the error to expect, from declarations and other public sizes."""
         stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
         sizes = data.sizes() | dict(given)
         for name, one in inspect.signature(self.ESTIMATOR.plan).parameters.items():
@@ -136,7 +136,7 @@ class Kind(ABC):
 
     @property
     def summary(self) -> str:
-        """What its estimator says of itself first."""
+        """The first sentence of its estimator's docstring."""
         return (self.ESTIMATOR.__doc__ or "").partition("\n")[0]
 
     def _own_sections(self) -> Iterator[Key]:
@@ -206,5 +206,5 @@ def public_size(parameters: Mapping[str, Any], data: Any) -> int | None:
 
 
 def kinds() -> dict[str, Kind]:
-    """Return what jobs fit, by name."""
+    """Return the kinds of jobs, by name."""
     return {kind.KIND: kind for module in registry.parts("job") for kind in module.KINDS}

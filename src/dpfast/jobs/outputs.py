@@ -167,7 +167,7 @@ def unfinished(job: Job) -> bool:
 
 
 def _identity(job: Job) -> bytes:
-    """Return a hash of what a job is and of when its tables were last changed; it tells nothing of either."""
+    """Return a hash of a job's content and of its tables' times of change; it reveals nothing of either."""
     tables = [(str(file), file.stat().st_mtime_ns, file.stat().st_ctime_ns) for file in job.data.files]
     return hashlib.sha256(json.dumps([job.digest, tables]).encode()).hexdigest().encode()
 
@@ -369,7 +369,7 @@ def _figures(job: Job, model: Any) -> dict[str, Any]:
 
 
 class _Said(NamedTuple):
-    """What is written of a fit besides its tables and pictures."""
+    """The outputs of a fit besides its tables and pictures."""
 
     facts: list[tuple[str, str]]
     #: Why not, where public numbers alone do not tell.
@@ -388,7 +388,7 @@ class _Said(NamedTuple):
 def _parts(
     job: Job, model: Any, said: _Said, results: dict[str, Any], images: dict[str, dict[str, bytes]]
 ) -> list[Part]:
-    """Return what the job did, for people to read."""
+    """Return the job's report, for people to read."""
     made = [("file", job.path.name), ("sha256", job.digest), ("estimator", type(model).__name__)]
     settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
     ledger = model.ledger
@@ -422,7 +422,7 @@ def _parts(
 
 
 def _record(job: Job, model: Any, said: _Said) -> dict[str, Any]:
-    """Return what the job did, for programs to read."""
+    """Return the job's record, for programs to read."""
     ledger = model.ledger
     names = ("feature_names", "outcome_names", "states", "targets")
     return {
@@ -454,7 +454,7 @@ def _parameters(job: Job) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Return what JSON has a way to write: arrays as lists, and constraints and losses as Python shows them."""
+    """Return values that JSON can write: arrays as lists, and constraints and losses as Python shows them."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):

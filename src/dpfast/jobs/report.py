@@ -115,5 +115,5 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
 
 
 def _cut(rows: Sequence[object], total: int) -> str:
-    """Say where a table is not shown whole."""
+    """State that a table is not shown whole, if so."""
     return "" if len(rows) == total else f" (the first {len(rows)} of {total} rows)"

@@ -82,7 +82,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a job says of its rows, a person each unless `people` says otherwise."""
+    """The declaration of a job's rows, a person each unless `people` is declared."""
 
     #: Tables with named columns; or those of X and of Y, one after the other, for .npy.
     files: list[Path]
@@ -115,7 +115,7 @@ class Rows:
         return None if self.people is None else RowOwners(self.files, self.people.id)
 
     def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
-        """Return what estimators take as rows and outcomes: a stream of both, or files of arrays."""
+        """Return rows and outcomes for estimators: a stream of both, or files of arrays."""
         if self.columns is not None:
             return self.encoded(progress), None
         return self.files[0], self.files[1] if len(self.files) > 1 else None
@@ -143,7 +143,7 @@ class Rows:
         return widths if self.people is None else widths | {"max_rows": self.people.max_rows}
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
         people = self.people and ("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most")
         named = (("features", self.feature_names), ("outcomes", self.outcome_names))
         names = [(f"{what} ({len(those)})", ", ".join(those)) for what, those in named if those]
@@ -343,7 +343,7 @@ def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> lis
 
 
 def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-    """Return parameters with the limits of features, where they are declared, as box_x."""
+    """Return parameters with the limits of features, if they are declared, as box_x."""
     if data.box is None:
         return dict(given)
     if "box_x" in given:

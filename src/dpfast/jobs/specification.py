@@ -104,7 +104,7 @@ class Job:
 
     @property
     def unit(self) -> Unit:
-        """Whose data the job's guarantee is for."""
+        """The unit that the job's guarantee protects."""
         return "row" if getattr(self.data, "max_rows", None) is None else "person"
 
     @property

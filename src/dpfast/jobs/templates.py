@@ -59,7 +59,7 @@ def _section(place: tuple[str, ...], key: Key) -> Iterator[str]:
 
 
 def _key(key: Key, *, is_comment: bool) -> Iterator[str]:
-    """Yield what a key is for, and the key with a value."""
+    """Yield the purpose of a key, and the key with a value."""
     yield from _comment(key.says)
     yield from _explained(key.values)
     is_set = key.example is not None or key.default is REQUIRED

@@ -1,4 +1,4 @@
-"""What a key of a job file accepts: from one description, checks, an editor's schema and a commented template."""
+"""Accepted values of a job file's key: from one description, checks, an editor's schema and a commented template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCHEMAS = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class Values(ABC):
-    """Some values of TOML, and what is made of them."""
+    """Some values of TOML, and their conversion."""
 
     #: What they are, in messages: "must be ...".
     words: str
@@ -45,7 +45,7 @@ class Values(ABC):
         """Return one as it is written."""
 
     def taken(self, place: Place, value: object) -> Any:
-        """Return what is made of any value; if it does not fit, TypeError, or ValueError of words."""
+        """Return the converted value; if it does not fit, TypeError, or ValueError for words."""
         if not self.fits(value):
             kind = ValueError if isinstance(value, str) else TypeError
             raise kind(f"{said(place)} must be {self.words}, got {_shown(value)}")
@@ -101,7 +101,7 @@ class Words(Values):
         return isinstance(value, str) and value in self.accepted
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what the word stands for."""
+        """Return the value of the word."""
         return self.accepted[value]
 
     def schema(self) -> Schema:
@@ -132,7 +132,7 @@ class Lists(Values):
         return f"a list of {items}" if self.length is None else f"a list of {self.length} {items}"
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return the list, or the tuple, of what is made of its items."""
+        """Return the list, or the tuple, of its converted items."""
         if self.length not in (None, len(value)):
             raise ValueError(f"{said(place)} must be {self.words}, got {len(value)}")
         if not all(map(self.item.fits, value)):
@@ -224,7 +224,7 @@ class Key:
 
     @property
     def schema(self) -> Schema:
-        """What an editor is told."""
+        """The schema for an editor."""
         usual = {} if self.usual is None else {"default": json.loads(self.usual)}
         return self.values.schema() | {"description": self.says} | usual
 
@@ -282,7 +282,7 @@ class Named(Values):
     TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what is made of each value."""
+        """Return each value converted."""
         return {name: self.made((*place, name), self.item.taken((*place, name), one)) for name, one in value.items()}
 
     def schema(self) -> Schema:
@@ -305,7 +305,7 @@ class Variants(Values):
     TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what the table of its kind makes of it."""
+        """Return the value as the table of its kind converts it."""
         kind = value.get("kind", self.usual(value) if self.usual else None)
         if kind is None:
             raise ValueError(f"{section(place)} lacks the key 'kind', one of {', '.join(map(repr, self.tables))}")

@@ -55,7 +55,7 @@ _TRAJECTORIES = Table(
 
 @dataclass(frozen=True)
 class Walks:
-    """What a job says of its trajectories."""
+    """The declaration of a job's trajectories."""
 
     files: list[Path]
     #: Files as declared, if they can be read in blocks.
@@ -114,7 +114,7 @@ class Walks:
         return {"n_states": self.n_states}
 
     def facts(self) -> list[Fact]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
         listed = f"the whole numbers from 0 to {self.n_states - 1}"
         if self.encoder is not None:
             listed = ", ".join(map(str, self.encoder.states))
