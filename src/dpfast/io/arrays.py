@@ -30,7 +30,7 @@ _READ_BY_THE_PROCESSOR = frozenset({1, 3, 11, 13})
 
 
 def check_unmasked(values: object, name: str) -> None:
-    """Refuse masked arrays: NumPy reads what lies under the mask."""
+    """Refuse masked arrays: NumPy reads the values under the mask."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
 

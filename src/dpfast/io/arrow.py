@@ -45,7 +45,7 @@ class ArrowStream:
 
 
 def open_stream(table: Any, name: str) -> ArrowStream:
-    """Learn the schema of what `is_arrow`; no rows are read."""
+    """Read the schema of a table accepted by `is_arrow`; no rows are read."""
     arrow_library(name)
     if streams_once(table) and not is_reader(table):
         table = in_own_words(partial(_stream_of, table), _FAILED.format(name))
@@ -138,7 +138,7 @@ _DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature n
 
 
 def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
-    """Iterate over the record batches of what `is_arrow`."""
+    """Iterate over the record batches of a table accepted by `is_arrow`."""
     return stream_blocks(open_stream(table, name), name)
 
 
@@ -209,7 +209,7 @@ def _nulls(column: Any) -> NDArray[np.bool_]:
 
 
 def arrow_families(schema: Any) -> dict[str, Family]:
-    """Say what each column holds, from the schema alone."""
+    """Return the family of each column, from the schema alone."""
     types = sys.modules["pyarrow"].types
 
     def family(kind: Any) -> Literal["number", "text", "any", "other"]:
@@ -225,7 +225,7 @@ def arrow_families(schema: Any) -> dict[str, Family]:
 
 
 def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Iterator[tuple[ArrowBatch, float]]:
-    """Iterate over some columns of a stream, whose size in bytes is not known."""
+    """Iterate over some columns of a stream of unknown size in bytes."""
     return ((ArrowBatch(batch), 0.0) for batch in stream.read(list(names)))
 
 

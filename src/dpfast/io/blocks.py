@@ -251,7 +251,7 @@ def _blocks_of_files(files: Sequence[Path], name: str, *, is_outcome: bool) -> I
 
 
 class _SameColumns:
-    """Refuses tables, one after another, whose columns are not those of the first: here they go by their places."""
+    """Refuses tables, one after another, with columns other than the first's: here they go by their places."""
 
     def __init__(self, name: str) -> None:
         self._name, self._first = name, dict[int, list[Any]]()

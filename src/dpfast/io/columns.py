@@ -115,7 +115,7 @@ class _Single:
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
         return (self.name,)
 
 
@@ -186,7 +186,7 @@ class Boolean(_Single):
             check.boolean(f"missing of column {self.name!r}", self.missing)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: a column."""
+        """Return its encoding: a column."""
         values = _filled(self.name, batch.numbers(self.name), self.missing)
         if not np.all((values == 0.0) | (values == 1.0)):
             raise ValueError(f"column {self.name!r} is declared boolean, but holds other numbers than 0 and 1")
@@ -208,8 +208,8 @@ class Category:
     missing : "refuse", str or int, default "refuse"
         The level that stands for a missing entry.
     undeclared : {"refuse", "zeros"}, default "refuse"
-        Treatment of an entry that is no declared level. "zeros" gives no indicator at all; with `drop_first` this
-        equals the first level.
+        What becomes of an entry that is no declared level. "zeros" is no indicator at all; with `drop_first` that is
+        the same as the first level.
 
     Examples
     --------
@@ -254,11 +254,11 @@ class Category:
 
     @property
     def holds(self) -> str:
-        """What the table's column must hold."""
+        """The required family of the table's column."""
         return "text" if isinstance(self.levels[0], str) else "number"
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: an indicator for each level."""
+        """Return its encoding: an indicator for each level."""
         return list(np.asarray(CodedBlock(np.empty((len(batch), 0)), [self.places(batch)], _layout([self]))).T)
 
     def places(self, batch: Entries) -> LevelCodes:
@@ -276,7 +276,7 @@ class Category:
         return codes - np.int32(self.drop_first)
 
     def codes(self, batch: Entries) -> LevelCodes:
-        """Return a column as places in the levels; what is missing or not declared is below 0."""
+        """Return a column as places in the levels; missing and undeclared entries are below 0."""
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
         values = batch.numbers(self.name)
@@ -327,7 +327,7 @@ class Derived(ABC):
     @property
     @abstractmethod
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
 
     @property
     @abstractmethod
@@ -341,7 +341,7 @@ class Derived(ABC):
 
     @abstractmethod
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: columns within their limits."""
+        """Return its encoding: columns within their limits."""
 
 
 Feature: TypeAlias = Column | Derived
@@ -418,7 +418,7 @@ class Columns:
 
     @classmethod
     def from_formula(cls, formula: str, limits: Mapping[str, Any] | None = None) -> Columns:
-        """Return what a formula declares, as ``days ~ age + C(sex, levels=['f', 'm']) + age:smoker``.
+        """Return the declaration of a formula, as ``days ~ age + C(sex, levels=['f', 'm']) + age:smoker``.
 
         Privacy: formula and limits are public, and no table is looked at: levels, knots and scales are never taken from
         rows. A term that would is refused.

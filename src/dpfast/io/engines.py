@@ -281,7 +281,7 @@ class ProcessPartitions(Partitions):
         super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
-        """Give parts to the workers a few at a time, and combine what they return as it comes in."""
+        """Give parts to the workers a few at a time, and combine their results as they come in."""
         return self._run(self._parts, function, combine)
 
     def close(self) -> None:
@@ -366,7 +366,7 @@ class ProcessPartitions(Partitions):
         return self._pool
 
     def _abandon(self) -> None:
-        """End the workers without waiting for what they do."""
+        """End the workers without waiting for their tasks."""
         pool, self._pool = self._pool, None
         if pool is None or self._process != os.getpid():
             return
@@ -379,7 +379,7 @@ class ProcessPartitions(Partitions):
 
 
 def _listed(X: Any, Y: Any, ids: Any) -> list[Any]:
-    """Return the parts, each with what goes with it."""
+    """Return the parts, each with its outcomes and ids."""
     columns = {"X": X, "Y": Y, "ids": ids}
     for name, one in columns.items():
         if one is not None and (isinstance(one, str | bytes) or not isinstance(one, Sequence)):
@@ -475,7 +475,7 @@ class SparkPartitions(Partitions):
 
 @dataclass(frozen=True)
 class _Rows:
-    """What rows of a partition are."""
+    """The columns of a partition's rows."""
 
     columns: Columns
     ids: str | None

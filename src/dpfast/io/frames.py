@@ -161,7 +161,7 @@ def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str) -> Level
 
 
 def frame_families(frame: Any) -> dict[str, Family]:
-    """Say what each column holds, from the dtypes alone."""
+    """Return the family of each column, from the dtypes alone."""
     columns = zip(frame.columns, frame.dtypes, strict=True)
     return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns if isinstance(name, str)}
 

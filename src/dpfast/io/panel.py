@@ -261,7 +261,7 @@ def target_rows(
 
 
 def _check_same_periods(target: Any, periods: NDArray[Any], name: str) -> None:
-    """Refuse a target whose labels are those of other periods, or of these in another order."""
+    """Refuse a target with labels of other periods, or of these in another order."""
     labels = target.index if target.ndim == 1 else target.columns
     are_places = periods.dtype.kind == "i" and np.array_equal(periods, np.arange(len(periods)))
     if are_places or np.array_equal(period_labels(labels), periods):

@@ -209,7 +209,7 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _Guarded:
-    """A function of a part, whose errors are results."""
+    """A function of a part, with errors as results."""
 
     function: Callable[[Any, Any, Any], Any]
 
@@ -253,7 +253,7 @@ def _fields(part: Any) -> tuple[Any, Any, Any]:
 
 
 def checked_partitioning(partitioned_by: object) -> PartitionedBy | None:
-    """Return what is declared of parts."""
+    """Return the checked declaration of parts."""
     if partitioned_by is not None:
         check.choice("partitioned_by", partitioned_by, get_args(PartitionedBy))
         return "person"

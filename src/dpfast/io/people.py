@@ -229,7 +229,7 @@ class RowOwners:
         self._name = check.text("name", name)
 
     def check(self) -> None:
-        """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read."""
+        """Refuse a table with parts that lack the column, or hold ids of different kinds; no rows are read."""
         kinds = {kind for part in table_parts(self.source) if (kind := self._kind(part)) != "any"}
         if len(kinds) > 1:
             raise TypeError(f"column {self._name!r} holds text in some parts of the table and numbers in others")

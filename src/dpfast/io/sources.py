@@ -56,7 +56,7 @@ def is_query(table: object) -> bool:
 
 
 def streams_once(table: object) -> bool:
-    """Whether what `is_arrow` can be read a single time, or may be."""
+    """Whether a table accepted by `is_arrow` can be read only once, or perhaps so."""
     return is_arrow(table) and not (is_held(table) or is_dataset(table) or is_lazy_frame(table) or is_relation(table))
 
 

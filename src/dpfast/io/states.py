@@ -1,4 +1,4 @@
-"""What states are called: the public mapping from any hashable objects to the integers from 0.
+"""Names of states: the public mapping from any hashable objects to the integers from 0.
 
 Gymnasium's observation spaces become finitely many states, by declarations and by nothing observed. An observation is
 taken apart into integers: those of a `Discrete`, `MultiDiscrete` or `MultiBinary` space as they are, for each entry of

@@ -32,7 +32,7 @@ from dpfast.kernels.columns import Rows, kept, numbers_of
 
 
 class Deferred(NamedTuple):
-    """What is given to a fit in the place of a table, or of labels: how they are read."""
+    """Replaces a table, or labels, in a fit: it defines their reading."""
 
     read: Callable[[], Any]
 
@@ -65,7 +65,7 @@ def passes_over(X: Any, Y: Any) -> Passes:
 
 
 class Passes:
-    """What a table held when it was first read to its end: the data owner's."""
+    """Row count and checksums of a table at its first reading to the end: the data owner's."""
 
     def __init__(self, *, compares_rows: bool) -> None:
         self._compares_rows = compares_rows
@@ -252,7 +252,7 @@ def _mapped(rows: Rows, block_map: BlockMap | None) -> Rows:
 
 
 def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
-    """Learn the widths of anything `blocks` reads, or of what is in parts; no more than a first block is read.
+    """Read the widths of any table for `blocks`, or of one in parts; no more than a first block is read.
 
     A frame of several blocks or dtypes is made one array if it `may_copy`.
     """

@@ -435,7 +435,7 @@ class Trajectories:
 
 @quiet
 def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states: int) -> sources.Flat:
-    """Return arrays as kernels read them, or raise; whose trajectory is at fault is not said."""
+    """Return arrays as kernels read them, or raise; the owner of a trajectory at fault is not named."""
     state = _vector("states", states, "iu", "integers (or declare others: see StateEncoder)")
     reward = _vector("rewards", rewards, "fiub", "real numbers")
     offset = _vector("offsets", offsets, "iu", "integers")
