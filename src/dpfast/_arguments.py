@@ -1,4 +1,4 @@
-"""Checks of the public numbers that calibrations take; every message names the argument and what is accepted."""
+"""Checks of the public numbers for calibrations. Every message names the argument and the accepted values."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def positive_or_inf(name: str, value: object) -> float:
 
 
 def optional(accepted: Callable[[str, object], Checked], name: str, value: object) -> Checked | None:
-    """Return None, or what another check of this module returns."""
+    """Return None, or the result of another check of this module."""
     return None if value is None else accepted(name, value)
 
 
@@ -88,7 +88,7 @@ def share(name: str, value: object, *, whole: bool = False) -> float:
 
 
 def pair(name: str, value: object, entries: str = "(low, high)") -> tuple[Any, Any]:
-    """Return the two entries of a tuple, list or array; `entries` says what they are."""
+    """Return the two entries of a tuple, list or array; `entries` names them."""
     if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
         raise TypeError(f"{name} must be a pair {entries}, got {type(value).__name__}")
     return value[0], value[1]
@@ -103,13 +103,13 @@ def limits(name: str, value: object) -> tuple[float, float]:
 
 
 def by_name(name: str, value: Mapping[str, Checked]) -> None:
-    """Refuse a mapping that is empty, or whose keys are no names."""
+    """Refuse an empty mapping, or one with keys that are no names."""
     if not value or not all(isinstance(key, str) and key for key in value):
         raise ValueError(f"{name} by name must be a mapping of names of columns, text, at least one")
 
 
 def instance(name: str, value: object, kind: type[Checked], called: str) -> Checked:
-    """Return an object of a class; `called` is what messages call that, with its article."""
+    """Return an object of a class; messages call the class `called`, with its article."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {called}, got {type(value).__name__}")
     return value

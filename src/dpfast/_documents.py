@@ -1,8 +1,8 @@
 """Documents: JSON files that are read whole or refused, and replaced whole or left as they were.
 
-The first line of a document is the SHA-256 of every byte after it, so damage is found before anything is believed; it
+The first line of a document is the SHA-256 of every byte after it, so damage is found before anything is used; it
 is no defence against somebody who edits the file and its checksum. Floats are written as the shortest decimals that
-read back to the same bits; those that JSON has no number for stand as ``{"float": "inf"}``. Nothing read is executed.
+read back to the same bits. Floats without a JSON number stand as ``{"float": "inf"}``. Nothing read is executed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCALARS = {"b": bool, "i": int, "u": int, "f": float, "M": int, "U": str, "O": 
 def write_document(path: str, kind: str, version: int, content: dict[str, Any], *, temporary: str) -> None:
     """Replace a document, or create it; whoever reads `path` meanwhile sees the old one or the new one.
 
-    `kind` says in words what it is, and `version` that of the layout of its content: numbers, strings, lists, dicts
+    `kind` names the kind of document in words, and `version` the layout of its content: numbers, strings, lists, dicts
     with string keys, None. `temporary` is a path in the same folder, written first, that no other writer may use at the
     same time.
     """
@@ -68,8 +68,8 @@ def read_document(path: str, kind: str, *versions: int) -> dict[str, Any]:
 def replace_file(path: str, data: bytes, temporary: str) -> None:
     """Put new bytes in the place of a file, durably: at any moment, a power cut leaves the old bytes or the new ones.
 
-    Its permissions are kept, where it exists. `temporary` is a path in the same folder, where what a killed writer left
-    is removed.
+    Its permissions are kept, where it exists. `temporary` is a path in the same folder. Leftovers of a killed writer
+    are removed there.
     """
     beside = os.path.dirname(path) or os.curdir
     if not os.path.isdir(beside):
@@ -111,7 +111,7 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str | bytes) -> Any:
-    """Return what `to_json` described, to the bit."""
+    """Return the value that `to_json` described, to the bit."""
     return json.loads(text, object_hook=_unusual_float, parse_constant=_refuse_constant)
 
 
@@ -178,7 +178,7 @@ def _lines(value: Any, depth: int) -> str:
 
 
 def printed(text: str) -> str:
-    """Return text with spaces for what ends a line, hides what follows or turns it round."""
+    """Return text with spaces for characters that end a line, hide text or reverse it."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 

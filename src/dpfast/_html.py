@@ -1,4 +1,4 @@
-"""What notebooks show of an object: escaped text in tables that take their colours from the page around them.
+"""Notebook views of an object: escaped text in tables with the colours of the page around them.
 
 There is no script in it, and nothing is loaded. Light or dark, text has the page's own colour; lines are grey.
 """
@@ -30,12 +30,12 @@ _STYLE = """<style>
 
 
 def card(title: str, *parts: str) -> str:
-    """Return parts, which are HTML, below a title, which is text."""
+    """Return parts (HTML) below a title (text)."""
     return f'{_STYLE}<div class="dpfast"><div class="dpfast-title">{escape(title)}</div>{"".join(parts)}</div>'
 
 
 def facts(pairs: Iterable[Fact]) -> str:
-    """Return names and what is said of them; nothing for None."""
+    """Return names with their values; nothing for None."""
     rows = (f"<tr><th>{escape(name)}</th><td>{escape(str(said))}</td></tr>" for name, said in pairs if said is not None)
     return f"<table><tbody>{''.join(rows)}</tbody></table>"
 
@@ -64,7 +64,7 @@ def folded(name: str, content: str) -> str:
 
 
 def caution(text: str) -> str:
-    """Return what nobody must overlook."""
+    """Return a warning, marked to be seen."""
     return f'<div class="dpfast-void">{escape(text)}</div>'
 
 

@@ -1,4 +1,4 @@
-"""Names that are imported when they are first used: what a package shows of other modules without loading them."""
+"""Lazy imports: a package shows names of other modules and loads them on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package that shows each name of `homes`, found in that module."""
+    """Return ``__getattr__`` and ``__dir__`` of a package that shows the names of `homes`, each with its module."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -1,4 +1,4 @@
-"""Optional libraries: imported where they are used and nowhere else, each with the extra of dpfast that brings it."""
+"""Optional libraries: each is imported only at its use, and has an extra of dpfast that brings it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 
 class Library(NamedTuple):
-    """What people call a library, and the extra that brings it."""
+    """The usual name of a library, and the extra that brings it."""
 
     name: str
     extra: str
 
     @property
     def missing(self) -> str:
-        """What is said where it is not there."""
+        """The message if it is missing."""
         return f"{self.name}, which is not installed: pip install 'dpfast[{self.extra}]'"
 
 

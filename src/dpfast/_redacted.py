@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate what reads people's rows, or predicts from them.
+    """Decorate a function that reads people's rows, or predicts from them.
 
     One row is enough for an overflow: meanwhile there is no warning of one, and no FloatingPointError where the caller
     asked for these. What overflows ends beyond a bound, or is refused. And NumPy's MemoryError tells a table's shape.

@@ -1,4 +1,4 @@
-"""How many threads, which of them run kernels, and BLAS held to one thread meanwhile.
+"""How many threads, which of them run kernels, and BLAS limited to one thread meanwhile.
 
 Kernels release the GIL, so plain Python threads run them in parallel: as fast as OpenMP here, without a second runtime
 that hangs after a fork or competes with the threads of BLAS. A pool lives for one call, so there is nothing to reset in

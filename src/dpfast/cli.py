@@ -155,7 +155,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Print the version, which is looked up when it is asked for."""
+    """Print the version, which is looked up on request."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="print the version")
@@ -180,7 +180,7 @@ def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
 
 
 def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Add the choice of an estimator, and what the one that was chosen plans from."""
+    """Add the choice of an estimator, and the inputs of the chosen one's plan."""
     choice = argparse.ArgumentParser(plan.prog, add_help=False, allow_abbrev=False)
     for parser in (choice, plan):
         parser.add_argument(
@@ -213,7 +213,7 @@ def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> N
 
 
 def _first_sentence(entry: str) -> str:
-    """Return what an entry of a docstring says first, as plain text."""
+    """Return the first sentence of a docstring's entry, as plain text."""
     text = re.sub(r"\*\*(\w+(?: \w+)*)\*\*", r"\1", " ".join(entry.partition("\n")[2].split()))
     text = re.sub(r"`|(?<=\])_", "", text)
     return re.split(r"(?<=[a-z\d)\"])\. (?=[A-Z\"])", text, maxsplit=1)[0].removesuffix(".").replace("%", "%%")
@@ -271,7 +271,7 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _named(name: str, known: Mapping[str, Any]) -> str:
-    """Return the kind of job of that name, or of the estimator of that name."""
+    """Return the kind of job by its name, or by the name of its estimator."""
     names = {kind.ESTIMATOR.__name__: key for key, kind in known.items()} | {key: key for key in known}
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)

@@ -1,9 +1,9 @@
-"""Which names and families there are: read off the package's stub, ``__init__.pyi``, where each stands once.
+"""The names and families: read off the package's stub, ``__init__.pyi``, with each name there once.
 
-A family is a folder with an ``estimator.py``; nothing outside its folder names it but a line of the stub. What else
-there is to know of it, it says itself, in modules of fixed names: ``attacks.py`` has ``attacks(privacy)``, attacks on
-each of its mechanisms; ``job.py``, where it has one, ``KINDS``, each a `dpfast.jobs.kinds.Kind`; ``demo.py``, where it
-has one, ``lines()`` of the demonstration's table.
+A family is a folder with an ``estimator.py``; nothing outside its folder names it but a line of the stub. The family
+itself gives the rest, in modules of fixed names. ``attacks.py`` has ``attacks(privacy)``, attacks on each of its
+mechanisms. ``job.py``, if present, has ``KINDS``, each a `dpfast.jobs.kinds.Kind`. ``demo.py``, if present, has
+``lines()`` of the demonstration's table.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def estimator(name: str) -> type[Any]:
 
 @cache
 def parts(name: str) -> tuple[ModuleType, ...]:
-    """Return that module of every family that has one, and of other folders with public names."""
+    """Return the modules of that name, from all families and other folders with public names."""
     from importlib.util import find_spec
 
     folders = {home.split(".")[1] for home in HOMES.values()}

@@ -1,4 +1,4 @@
-"""What all estimators share: parameters and checks, plans, files, names of features."""
+"""Shared parts of all estimators: parameters and checks, plans, files, names of features."""
 
 from dpfast.estimator.completion import complete
 from dpfast.estimator.plan import Plan

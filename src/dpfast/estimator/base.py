@@ -1,8 +1,8 @@
 """The base of all estimators: shared parameters and their checks, and the steps of a fit, in their one order.
 
-A fit checks parameters, reserves its cost, sums the data exactly, releases the sums with noise, commits the release to
-the ledger, solves for what was asked (post-processing of what was released), and keeps the result, all at once. The
-family gives the parts; what it solves from is what was released and public numbers, never the sums.
+A fit checks parameters and reserves its cost. It sums the data exactly and releases the sums with noise. It commits the
+release to the ledger and solves from it (post-processing). It keeps the result, all at once. The family gives the
+parts; it solves from released values and public numbers, never from the sums.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _FITS = ("fit", "fit_gram", "fit_long", "fit_repeatedly")
 
 
 def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a `fit` that takes no weights say so, with the signature that it has: scikit-learn looks there for them."""
+    """Give a `fit` without weights a signature without them: scikit-learn looks there."""
 
     @wraps(fit)
     def answering(self: Any, *args: Any, sample_weight: object = None, **kwargs: Any) -> Any:
@@ -122,14 +122,14 @@ def _dense(table: Any) -> Any:
 
 
 class Spender(Protocol):
-    """What a reservation is made for: a ledger to pay from, and a seed."""
+    """The holder of a reservation: a ledger to pay from, and a seed."""
 
     ledger: Ledger | None
     random_state: int | None
 
 
 def reserve(model: Spender, privacy: Privacy, unit: Unit = "row", mu: float | None = None) -> Reservation:
-    """Hold, from ``with`` on, what a fit costs, in the ledger that pays for the estimator."""
+    """Hold the cost of a fit, from ``with`` on, in the ledger that pays for the estimator."""
     # A fit without noise draws nothing from its seed.
     seed = None if math.isinf(privacy.epsilon) else model.random_state
     return paying(model.ledger, privacy).reserving(privacy, unit=unit, random_state=seed, mu=mu)
@@ -154,7 +154,7 @@ def warn_of_printed(mechanism: Mechanism[Any]) -> None:
 
 
 class Expected(NamedTuple):
-    """What public numbers say of a fit: root mean squared error as a share of the signal, and for how many people."""
+    """Expected error of a fit by public numbers: root mean squared, as a share of the signal; number of people."""
 
     error: float
     n: int
@@ -174,18 +174,18 @@ class Summed(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What is left of a fit once a first part of the budget has been spent: on what, and who does the rest."""
+    """A fit after a first part of the budget was spent: the releases so far, and the estimator for the rest."""
 
     estimator: Any
     privacy: Privacy
     releases: tuple[Release, ...] = ()
     attributes: Mapping[str, Any] = {}
-    #: What is to be said of that part once all is paid for: before, it would tell of the people at no cost.
+    #: What is to be said of that part once all is paid for: before, it would reveal something of the people at no cost.
     caution: str = ""
 
 
 class Fitted(NamedTuple):
-    """What a solution gives: fitted attributes, and the error that the releases speak of, as `Expected` has it."""
+    """The result of a solution: fitted attributes, and the error according to the releases, as in `Expected`."""
 
     attributes: dict[str, Any]
     #: 0 where they say nothing.
@@ -193,7 +193,7 @@ class Fitted(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """An estimator without privacy: fitted attributes, and what the ledger is told of them."""
+    """An estimator without privacy: fitted attributes, and their releases for the ledger."""
 
     releases: tuple[Release, ...]
     attributes: dict[str, Any]
@@ -201,7 +201,7 @@ class Solved(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PrivateEstimator(BaseEstimator, ABC):
-    """What every estimator takes, keeps and may raise.
+    """Parameters, attributes and errors of every estimator.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         Privacy of the whole fit, from 2**-40 to 2**40; ``inf`` for the textbook estimator without noise, clipping or
         rounding.
     delta : float, default 0.0
-        0 for pure differential privacy, which asks for more noise.
+        0 for pure differential privacy, which needs more noise.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less).
     calibration : {"sound", "paper"}, default "sound"
@@ -290,25 +290,25 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     @property
     def _is_gaussian(self) -> bool:
-        """Whether all that is released, bounds aside, is Gaussian where delta is above 0: it composes by mu."""
+        """Whether all releases except bounds are Gaussian if delta is above 0: the fit then composes by mu."""
         return False
 
     #: Whether the budget is a part of one that is shared by mu: all that is released must compose by its mu then.
     _shares_mu = False
 
     def _mu(self, privacy: Privacy) -> float | None:
-        """Return the mu of a whole fit, if parameters alone say that it has one: calibrated jointly, it costs that."""
+        """Return the mu of a whole fit, if parameters alone give one: a joint calibration costs that."""
         if not self._is_gaussian or self.calibration != "sound" or privacy.delta == 0.0 or math.isinf(privacy.epsilon):
             return None
         return gaussian_mu(privacy.epsilon, privacy.delta)
 
     def _cost(self) -> tuple[Privacy, float | None]:
-        """Return what a fit costs a ledger."""
+        """Return the cost of a fit for a ledger."""
         privacy = self._checked()
         return privacy, self._mu(privacy)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: in a worker process there is no block that pays, so its ledger goes along."""
+        """Return the pickled state. A worker process has no block that pays, so the ledger goes along."""
         state: dict[str, Any] = super().__getstate__()
         if self.ledger is None and not any(name[-1] == "_" for name in vars(self)):
             state = {**state, "ledger": ledger_of_block()}
@@ -320,15 +320,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         return tags
 
     def _stand_in(self) -> Self:
-        """Return the estimator with numbers in the place of what a fit is to find."""
+        """Return the estimator with numbers in the place of values that a fit is to find."""
         return self
 
     def _in_order(self) -> Self:
-        """Return the estimator with what is declared by name in the order it was given in."""
+        """Return the estimator with declarations by name in their given order."""
         return self
 
     def checked_stand_in(self) -> Self:
-        """Return the estimator with numbers in the place of what a fit is to find, all of it checked."""
+        """Return the estimator with numbers in the place of values that a fit is to find, all of it checked."""
         self._checked()
         return self._stand_in()
 
@@ -346,8 +346,9 @@ class PrivateEstimator(BaseEstimator, ABC):
     ) -> Self:
         """Reserve, sum, release, commit, solve, keep; parameters have been checked.
 
-        Data that has to be read before it is what the family sums is `opened` once what a fit costs is held: before,
-        the time of the reservation, which is on record, would tell how long that took, and errors what is in it.
+        Some data has to be read before the family can sum it. It is `opened` once the cost of the fit is held. Before,
+        the recorded time of the reservation would tell how long reading took, and errors would tell what is in the
+        data.
         """
         if math.isinf(privacy.epsilon) and any(isinstance(one, io.Partitions) for one in data):
             raise TypeError("epsilon must be finite for a table in parts: without noise rows are fitted in memory")
@@ -386,7 +387,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return self
 
     def complete(self) -> Self:
-        """Solve again from what was released, where solving was interrupted, or failed; a fitted model stays as it is.
+        """Solve again from the releases if solving was interrupted or failed; a fitted model stays as it is.
 
         Privacy: post-processing of `releases_`; nothing is spent.
 
@@ -418,7 +419,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return _UNSOLVED not in vars(self)
 
     def _given_to(self, model: Self) -> dict[str, Any]:
-        """Return the parameters of the estimator that has what was found, but for those of the ledger."""
+        """Return the parameters of the estimator with the found values, except those of the ledger."""
         own, parameters = vars(self), parameter_names(type(self))
         return {
             name: value
@@ -428,9 +429,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         }
 
     def _solve_released(self, tell: Callable[[], Any] | None = None) -> float:
-        """Solve from what was released, and keep the result; return the error that is to be told of it, 0 for none.
+        """Solve from the releases, and keep the result; return the expected error to warn of, 0 for none.
 
-        `tell` computes what the releases tell, where the fit that made them is at hand.
+        `tell` computes the values of the releases, if the fit that made them is at hand.
         """
         unsolved: Unsolved = vars(self)[_UNSOLVED]
         model = copy(self)
@@ -468,7 +469,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         TypeError
             If the path is no path, or a parameter is no number, string, array or collection of them.
         ValueError
-            If the path is that of a ledger: what was spent would be forgotten.
+            If the path is that of a ledger: its spending would be forgotten.
         OSError
             If the file cannot be written; what was there before is then untouched.
         """
@@ -500,13 +501,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         return persistence.load(cls, path)
 
     def set_output(self, *, predict: Container | None = None) -> Self:
-        """Choose what predictions are returned as: by `predict`, `predict_proba` and `decision_function`.
+        """Choose the container of predictions: by `predict`, `predict_proba` and `decision_function`.
 
         Parameters
         ----------
         predict : {"default", "pandas", "polars"}, optional
-            "default" is a NumPy array. "pandas" is a Series, or a DataFrame where there are several columns, with the
-            index of a DataFrame that is predicted from, and names of outcomes or classes; "polars" has no index. None
+            "default" is a NumPy array. "pandas" is a Series, or a DataFrame for several columns. Both have the index
+            of the DataFrame that is predicted from, and names of outcomes or classes; "polars" has no index. None
             leaves it as it is. Clones keep it; scikit-learn's stacking, calibration and scorers of probabilities want
             arrays.
 
@@ -527,31 +528,31 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     @property
     def _output_config(self) -> dict[str, str]:
-        """Where scikit-learn keeps what `set_output` was told, and what `clone` copies."""
+        """Scikit-learn's storage of the setting of `set_output`; `clone` copies it."""
         config: dict[str, str] = getattr(self, "_sklearn_output_config", {})
         return config
 
     def _presented(
         self, values: Any, given: Any, names: Sequence[Any] | None, name: Any = None, rows: Any = None
     ) -> Any:
-        """Return predictions as they were asked for."""
+        """Return predictions as requested."""
         return presented(self._output_config, values, given, names, name, rows)
 
     def _repr_html_inner(self) -> str:
-        """Return what notebooks show: parameters, what a fit costs, or what it has cost and released."""
+        """Return the notebook view: parameters, and the cost of a fit, or its spending and releases."""
         return page_of(self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks choose from, as scikit-learn's configuration asks for."""
+        """Return the views for notebooks to choose from, as scikit-learn's configuration requests."""
         shown = {"text/plain": repr(self)}
         return shown | ({"text/html": self._repr_html_inner()} if get_config()["display"] == "diagram" else {})
 
     @abstractmethod
     def summary(self) -> DataFrame:
-        """Tabulate what was estimated, by the names of what that is of."""
+        """Tabulate the estimates, each with its name."""
 
     def _header(self, **said: Any) -> dict[str, Any]:
-        """Return what stands above tables of what was estimated: public numbers, and what was promised."""
+        """Return the header of the tables of estimates: public numbers, and the guarantee."""
         n, unit = vars(self).get("_n_public") or (None, None)
         return {"estimator": type(self).__name__, "n": n, "unit": unit} | header_of(
             self.releases_, self.privacy_spent_, **said
@@ -562,7 +563,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Fit the textbook estimator."""
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
-        """Release first what the sums depend on, if anything does, for a part of the budget."""
+        """Release first the values that the sums depend on, if there are any, for a part of the budget."""
         return Prepared(self, privacy)
 
     @abstractmethod
@@ -570,16 +571,16 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Read the data, calibrate for their public sizes, and sum them exactly."""
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[tuple[Release, ...], Callable[[], Any]]:
-        """Draw the noise; return the releases, and what computes what they tell."""
+        """Draw the noise; return the releases, and a function that computes their values."""
         return run(summed.mechanism, summed.statistic, source, type(self).__name__)
 
     @abstractmethod
     def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
-        """Return the fitted attributes: post-processing of what the mechanism's releases tell."""
+        """Return the fitted attributes: post-processing of the mechanism's releases."""
 
     @property
     def _release_name(self) -> str:
-        """What a release is called in records."""
+        """The name of a release in records."""
         return type(self).__name__
 
     def _exact_release(
@@ -590,7 +591,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return Release(self._release_name if name is None else name, "no", privacy, values, {})
 
     def _keep(self, fitted: Mapping[str, Any]) -> Self:
-        """Set what was fitted, and drop what an earlier fit left, in one step that no interrupt splits.
+        """Set the fitted attributes, and drop those of an earlier fit, in one step that no interrupt splits.
 
         A fit runs on a copy: the estimator that it is a copy of is set first, and returned.
         """
@@ -605,7 +606,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return original
 
     def _warn_of_noise(self, error: float, people: str | None, privacy: Privacy) -> bool:
-        """Warn where the answer is mostly noise, as public numbers say of so many people, or what was released."""
+        """Warn if the answer is mostly noise, judged by public numbers for so many people, or by releases."""
         if error < self._WARNED_ERROR:
             return False
         much = "mostly noise" if error >= _MOSTLY_NOISE else "much of it noise"
@@ -700,7 +701,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _planned_for(
         cls, sizes: Mapping[str, object], positives: Mapping[str, object], parameters: Mapping[str, Any]
     ) -> tuple[Self, Privacy]:
-        """Check what a plan is asked for, and return the estimator that is planned with, and its cost."""
+        """Check the request for a plan, and return the estimator to plan with, and its cost."""
         for name, size in sizes.items():
             check.positive_integer(name, size)
         for name, value in positives.items():

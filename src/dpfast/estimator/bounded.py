@@ -1,8 +1,8 @@
-"""Estimators whose bounds on rows may be found within their budget: "private" in the place of a number.
+"""Estimators with bounds on rows that may be found within their budget: "private" in the place of a number.
 
-A part of the budget buys noisy counts of people by size (releases/size_counts.py) before anything is summed. What they
-give are bounds like declared ones: a copy of the estimator that has these numbers does the rest of the fit, for the
-rest of the budget.
+A part of the budget buys noisy counts of people by size (releases/size_counts.py) before anything is summed. The
+counts give bounds like declared ones. A copy of the estimator with these numbers does the rest of the fit, for the rest
+of the budget.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def explains_bounds(cls: Class) -> Class:
-    """Have an estimator that is made without a keyword that it needs say what that is."""
+    """Make the error for a missing required keyword explain that keyword."""
     init: Any = cls.__init__  # type: ignore[misc]
     needed = [
         name
@@ -51,7 +51,7 @@ def explains_bounds(cls: Class) -> Class:
 
 
 class Measured(NamedTuple):
-    """Tables whose sizes are counted, as they come out of public maps; whose the rows are, if not each its own."""
+    """Tables to count sizes of, from public maps; the owners of the rows, if people own several."""
 
     X: Any
     Y: Any
@@ -82,14 +82,14 @@ class BoundedEstimator(PrivateEstimator):
 
     @abstractmethod
     def _measured(self, *data: Any) -> Measured:
-        """Return what the bounds are on."""
+        """Return the tables to find bounds for."""
 
     def _stand_in(self) -> Self:
         placed, to_find = self._in_order(), self._to_find
         return placed._with({name: self._STAND_INS[name] for name in to_find}) if to_find else placed
 
     def _in_order(self, columns: Mapping[str, Any] | None = None, X: Any = None, Y: Any = None) -> Self:
-        """Return a copy whose limits and bounds by name are in the order of the columns that these are; or as given."""
+        """Return a copy with limits and bounds by name in the order of these columns; or as given."""
         found: dict[str, Any] = {}
         box: Any = getattr(self, "box_x", None)
         if _is_by_name(box):
@@ -132,7 +132,7 @@ class BoundedEstimator(PrivateEstimator):
         return privacy
 
     def _check_findable(self) -> None:
-        """Refuse what bounds that are to be found do not go with."""
+        """Refuse parameters that do not go with bounds to be found."""
         if self.calibration != "sound":
             raise ValueError(f"{self._named} needs calibration='sound': the papers' algorithms take bounds as given")
 

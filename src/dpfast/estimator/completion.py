@@ -1,8 +1,7 @@
-"""Models that have their releases and are not solved: what a fit keeps before it solves, and who is told of it.
+"""Models with their releases that are not solved: a fit keeps its model before it solves, and hands it to keepers.
 
-A fit pays before it solves, and solving may be interrupted, or fail. What it solves from is on the model by then:
-releases and public numbers, never anything else of the data, so that `complete` can solve at any later time for
-nothing.
+A fit pays before it solves, and solving may be interrupted, or fail. By then the model has all that it solves from:
+releases and public numbers, never anything else of the data. So `complete` can solve at any later time for nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dpfast.ledger import Release
 
 
 class Unsolved(NamedTuple):
-    """What a fit solves from, besides its releases: all of it is public."""
+    """The input of a fit's solution, besides its releases: all of it is public."""
 
     #: Parameters of the estimator as they were when its fit began, with the bounds that the fit has found.
     given: Mapping[str, Any]
@@ -50,7 +49,7 @@ def kept_by(function: Callable[[Any], None]) -> Iterator[None]:
 
 
 def keep(model: Any) -> None:
-    """Tell of a model that has all its releases, and remember it until it is solved."""
+    """Hand a model with all its releases to the keepers, and remember it until it is solved."""
     _unsolved[id(model)] = model
     for function in _keepers.get():
         function(model)
@@ -62,7 +61,7 @@ def forget(model: Any) -> None:
 
 
 class Waiting:
-    """What a function has released and is to return: remembered until it does."""
+    """The released and not yet returned result of a function: remembered until its return."""
 
     def __init__(self, releases: Sequence[Release], complete: Callable[[], Any]) -> None:
         self.releases_, self._complete = tuple(releases), complete
@@ -76,7 +75,7 @@ class Waiting:
 
 
 def complete(releases: Sequence[Release]) -> Any:
-    """Finish a fit that was interrupted, or failed, after its noise was drawn: solve again from what it released.
+    """Finish a fit that was interrupted, or failed, after its noise was drawn: solve again from its releases.
 
     So are functions, whose results would be lost with the error otherwise: `select`, `private_bounds`, repeated fits.
 
@@ -85,8 +84,8 @@ def complete(releases: Sequence[Release]) -> Any:
     Parameters
     ----------
     releases : sequence of Release
-        Of one fit of this process, as its ledger has them (`Ledger.releases`), with or without their values. A model
-        that is at hand has a method `complete`, which needs none; one of another process is loaded from its file.
+        Of one fit of this process, as its ledger has them (`Ledger.releases`), with or without their values. A model at
+        hand has a method `complete`, which needs none; one of another process is loaded from its file.
 
     Returns
     -------
@@ -128,7 +127,7 @@ def complete(releases: Sequence[Release]) -> Any:
 
 
 def _are(made: Sequence[Release], asked: Sequence[Release]) -> bool:
-    """Whether releases are those that were asked for, which a ledger's file has without their values."""
+    """Whether releases are the requested ones; those of a ledger's file have no values."""
 
     def described(release: Release, like: Release) -> dict[str, Any]:
         return release.to_dict(values=bool(like.values))

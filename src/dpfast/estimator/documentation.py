@@ -1,4 +1,4 @@
-"""What all estimators say alike, written once: entries of docstrings that subclasses leave to the base class."""
+"""Docstring entries that all estimators share, written once: subclasses leave them to the base class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTIL
 
 
 def entries(docstring: str) -> dict[str, str]:
-    """Return what a docstring says of each name, the line with its type before it."""
+    """Return the entry of each name in a docstring, with the line of its type before it."""
     found = _ENTRY.finditer(inspect.cleandoc(docstring))
     return {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
 
@@ -35,7 +35,7 @@ _FOUND = ", or have them found within the budget, 'private'"
 
 
 def explained(name: str, docstring: str) -> str:
-    """Return what a docstring says of a name, in one line; what it says by naming an estimator, that one's says."""
+    """Return a name's entry in a docstring, in one line; if it names an estimator, return that one's entry."""
     text = " ".join(entries(docstring).get(name, "").partition("\n")[2].split())
     elsewhere = _ELSEWHERE.fullmatch(text)
     if elsewhere and elsewhere[1] in registry.ESTIMATORS:
@@ -50,7 +50,7 @@ def plain(text: str) -> str:
 
 
 def missing_bound(cls: type, *names: str) -> TypeError:
-    """Return the error of an estimator that is not told a bound, or any of several: what that is, and where from."""
+    """Return the error for an estimator without a bound, or any of several: its meaning, and how to choose it."""
     docstring = cls.__doc__ or ""
     asked = " or ".join(f"{name} ({_CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
     is_found = any('"private"' in entries(docstring).get(name, "").partition("\n")[0] for name in names)

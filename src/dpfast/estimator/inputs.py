@@ -1,4 +1,4 @@
-"""What comes into a fit, as scikit-learn knows it: tables with outcomes, names of columns, rows to predict from."""
+"""The inputs of a fit, as in scikit-learn: tables with outcomes, names of columns, rows to predict from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_NUMBERS = (
 
 
 def columns_of(X: Any) -> dict[str, Any]:
-    """Return the fitted attributes that scikit-learn gives names and number of the features, where a table has them.
+    """Return scikit-learn's fitted attributes with names and number of the features, if a table has them.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def columns_of(X: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``n_features_in_`` and, where all columns have names, ``feature_names_in_``; empty where the table has no shape.
+        ``n_features_in_`` and, if all columns have names, ``feature_names_in_``; empty if the table has no shape.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
 
 
 def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
-    """Return ``outcome_names_in_``, the names of the columns of outcomes, where all have one; empty otherwise.
+    """Return ``outcome_names_in_``, the names of the columns of outcomes, if all have one; empty otherwise.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[f
 def in_order_of(
     argument: str, given: Mapping[str, Declared], what: str, table: Any, names: Sequence[str] | None
 ) -> dict[str, Declared]:
-    """Return what is declared by name in the order of a table's columns: all of them, and no other.
+    """Return declarations by name in the order of a table's columns: all of them, and no other.
 
     No message has a name of the table's, which may be a person's: of a file without a line of names, say.
     """
@@ -179,7 +179,7 @@ def in_order_of(
 
 
 def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -> io.Table:
-    """Open a table whose outcomes are in `Y`, or of the pairs that X yields."""
+    """Open a table with its outcomes in `Y`, or with pairs from X."""
     table = io.open_table(X, Y, may_copy=may_copy)
     if table.n_outcomes == 0:
         raise ValueError(f"{caller} requires y to be passed, but the target y is None")

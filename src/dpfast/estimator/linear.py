@@ -27,7 +27,7 @@ INTERCEPT = "(intercept)"
 
 
 class Names(NamedTuple):
-    """What files call features and outcomes; None for what the estimator calls them."""
+    """The names of features and outcomes in files; None for the estimator's names."""
 
     features: Sequence[Any] | None = None
     sides: Sequence[Any] | None = None
@@ -57,7 +57,7 @@ class LinearEstimator(PrivateEstimator):
         Returns
         -------
         ndarray of shape (n_rows,), or (n_rows, n_outcomes) where there are several
-            A frame, where `set_output` asked for one.
+            A frame, if `set_output` requested one.
         """
         predicted: FloatArray = self._presented_outcomes(self._linear(X), X)
         return predicted
@@ -87,7 +87,7 @@ class LinearEstimator(PrivateEstimator):
     def _tabulated(
         self, columns: dict[str, FloatArray], header: dict[str, Any], names: Names, *, chosen: Any = slice(None)
     ) -> Estimates:
-        """Return arrays of shape (n_sides, n_rows) as columns, by what each side and each row is of."""
+        """Return arrays of shape (n_sides, n_rows) as columns, by the names of sides and rows."""
         features = names.features
         if features is None:
             features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
@@ -100,7 +100,7 @@ class LinearEstimator(PrivateEstimator):
         return Estimates(index | {"feature": rows * len(sides)}, values, header)
 
     def _coefficients(self, coef: FloatArray, intercept: Any) -> FloatArray:
-        """Return what tables hold of each side: of its intercept, if there is one, and of its features."""
+        """Return the table's values for each side: for its intercept, if there is one, and for its features."""
         coef = np.atleast_2d(coef)
         if not self._has_intercept:
             return coef
@@ -112,7 +112,7 @@ class LinearEstimator(PrivateEstimator):
 
     @property
     def _predicted_norm(self) -> float:
-        """L2 norm that rows are held to where they are predicted."""
+        """L2 norm that rows are clipped to for prediction."""
         return np.inf
 
     @property
@@ -121,7 +121,7 @@ class LinearEstimator(PrivateEstimator):
         return False
 
     def _sides(self) -> tuple[str, Sequence[Any]]:
-        """Return what each row of coefficients is for, and what that is called."""
+        """Return the names of the rows of coefficients, and the kind of thing that they name."""
         return "outcome", getattr(self, "outcome_names_in_", np.arange(len(np.atleast_2d(self.coef_)))).tolist()
 
     def _presented_outcomes(self, predicted: FloatArray, X: Any) -> Any:
@@ -203,7 +203,7 @@ class LinearEstimator(PrivateEstimator):
         return slice(None)
 
     def _drawn_sides(self) -> Sequence[object]:
-        """Return what rows of coefficients are called in pictures; an only one without a name is not."""
+        """Return the names of rows of coefficients in pictures; an only row without a name has none."""
         sides = self._sides()[1]
         return sides if len(sides) > 1 or hasattr(self, "outcome_names_in_") else [""]
 

@@ -1,4 +1,4 @@
-"""What notebooks show of an estimator: its parameters and what a fit costs, or what it has cost and released.
+"""Notebook view of an estimator: its parameters and the cost of a fit, or its spending and releases.
 
 All of it is public: parameters are the analyst's own, and the rest is said of releases. A seed is not shown, as whoever
 has it can take the noise off.
@@ -37,7 +37,7 @@ def page_of(model: Any) -> str:
 
 
 def spent_html(releases: Sequence[Release], privacy: Privacy) -> str:
-    """Say what releases cost together, and what is promised of them."""
+    """State the joint cost of releases, and their guarantee."""
     kept = guarantee_of(releases, privacy) == str(privacy)
     said = [("spent", privacy), ("neighbours", NEIGHBOURS[privacy.adjacency])]
     return (
@@ -46,7 +46,7 @@ def spent_html(releases: Sequence[Release], privacy: Privacy) -> str:
 
 
 def _cost(model: Any) -> Iterator[str]:
-    """Say what a fit will cost, if the parameters are ones of a fit."""
+    """State the cost of a fit, if a fit accepts the parameters."""
     try:
         privacy, mu = model._cost()
     except (TypeError, ValueError) as error:

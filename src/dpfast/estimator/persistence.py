@@ -1,8 +1,8 @@
 """Fitted models as JSON files: everything public about them, to the bit, and nothing that is executed when read.
 
-A file holds the estimator's name, its parameters and its fitted attributes, releases included; of a model that waits
-for `complete` what it is solved from, which is as public. It never holds a ledger, which is an account and not a model,
-nor a seed: whoever has the seed of a release can take its noise off.
+A file holds the estimator's name, its parameters and its fitted attributes, releases included. For a model that waits
+for `complete` it also holds the input of the solution, equally public. It never holds a ledger, which is an account
+and not a model, nor a seed: whoever has the seed of a release can take its noise off.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _from_content(cls: type[Loaded], content: Mapping[str, Any]) -> Loaded:
     model: Any = made(**parameters)
     fitted = {name: _decode(name, value) for name, value in content["fitted"].items()}
     for name in fitted:
-        # Nothing read may stand in for a method, a property or a parameter.
+        # Nothing read may replace a method, a property or a parameter.
         if not _ATTRIBUTE.fullmatch(name) or hasattr(model, name):
             raise ValueError(f"{name!r} cannot be a fitted attribute")
     for one in fitted.values():
@@ -125,7 +125,7 @@ def _decode_parameter(types: tuple[type, ...], name: str, value: Any) -> Any:
 
 
 def _check_names(model: Any, unsolved: Unsolved) -> None:
-    """Refuse to complete a model by what stands in for a method, or for what no fit sets."""
+    """Refuse to complete a model by a replacement of a method, or by an attribute that no fit sets."""
     for name in {*unsolved.found, *unsolved.given} - {*model._get_param_names()}:
         held = getattr_static(model, name, None)
         if not _ATTRIBUTE.fullmatch(name) or callable(held) or isinstance(held, property | cached_property):
@@ -139,7 +139,7 @@ def _path(path: object) -> str:
 
 
 def _encode(name: str, value: object) -> Any:
-    """Return JSON for a value; where JSON has no such type, an object whose one member names it."""
+    """Return JSON for a value. Types that JSON lacks become an object with one member, named after the type."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     match value:
@@ -172,7 +172,7 @@ def _not_saved(name: str, value: object) -> TypeError:
 
 
 def _content_of(value: Any) -> dict[str, Any]:
-    """Return what an object holds, by name, but for what it works out of that when it is asked."""
+    """Return the attributes of an object, by name, without those computed on request."""
     held = value._asdict() if hasattr(value, "_asdict") else vars(value)
     cls = type(value)
     return {name: one for name, one in held.items() if not isinstance(getattr(cls, name, None), cached_property)}

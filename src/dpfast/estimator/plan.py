@@ -1,4 +1,4 @@
-"""What an estimate will cost, said before any data is touched."""
+"""Expected error of an estimate, before any data is touched."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Plan:
     n : int
         Number of people.
     expected_error : float
-        Root mean squared error of the predictions that privacy adds, as a fraction of `relative_to`; 1 means that
-        the answer would be nothing but noise.
+        Root mean squared error that privacy adds to the predictions, as a fraction of `relative_to`; 1 means an answer
+        of nothing but noise.
     target : float
         The error that `needed_n` is for.
     needed_n : int or None
@@ -32,9 +32,9 @@ class Plan:
     scales : mapping of str to float
         Noise scale of every released block.
     relative_to : str, default "the outcomes' bound"
-        What the errors are fractions of; that is the declared bound on an outcome row.
+        The unit of the errors: the declared bound on an outcome row.
     notes : mapping of str to float
-        What the options chosen cost and buy, in words; empty where there is nothing to compare.
+        Cost and benefit of the chosen options, in words; empty if there is nothing to compare.
     score : float, optional
         Assumed score without privacy: R^2, or the accuracy of classes.
     expected_score : float, optional
@@ -62,7 +62,7 @@ class Plan:
         sampling_error: float = 0.0,
         notes: Mapping[str, float] | None = None,
     ) -> Plan:
-        """Plan for an error that falls as 1/n, as that of noise on sums does, and one independent of it.
+        """Plan for an error that falls as 1/n, like that of noise on sums, and one independent of it.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Plan:
         error : float
             Root mean squared error of the noise at `n`.
         sampling_error : float, default 0.0
-            That of a sample whose size grows with n: it falls as 1/sqrt(n).
+            Error of a sample of a size that grows with n: it falls as 1/sqrt(n).
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Predictions as frames that keep the index of what was predicted from, where `set_output` asks for them.
+"""Predictions as frames, on request by `set_output`, with the index of the table predicted from.
 
 Arrays are returned otherwise, also for frames: scikit-learn's stacking, calibration, transformed targets and scorers
 of probabilities slice and reshape what an estimator predicts.
@@ -19,7 +19,7 @@ Container = Literal["default", "pandas", "polars"]
 
 
 def with_output(config: dict[str, str], predict: Container) -> dict[str, str]:
-    """Return what `set_output` keeps, once it was told this; ImportError where the library is not installed."""
+    """Return the configuration of `set_output` with this setting; ImportError if the library is not installed."""
     if check.choice("predict", predict, get_args(Container)) != "default":
         _library(predict)
     return config | {"predict": predict}
@@ -33,7 +33,7 @@ def presented(
     name: Any = None,
     rows: Any = None,
 ) -> Any:
-    """Return predictions from `given` as they were asked for: several columns by their names, one by its own.
+    """Return predictions from `given` as requested: several columns by their names, one by its own.
 
     Their rows are those of `given`, unless they have labels of their own.
     """
@@ -55,7 +55,7 @@ def presented(
 
 
 def check_output(config: object) -> None:
-    """Refuse what `set_output` cannot have been told: a name that is read from a file would be imported."""
+    """Refuse a value that `set_output` cannot have set: a name read from a file would be imported."""
     if not isinstance(config, dict) or not config.keys() <= {"predict", "transform"}:
         raise ValueError("_sklearn_output_config must say what predictions and transformed rows are returned as")
     for name, container in config.items():

@@ -1,4 +1,4 @@
-"""What an attacker who knows two neighbouring tables sees of a mechanism in stages: the noise of every stage."""
+"""An attacker's view of a mechanism in stages, with two neighbouring tables known: the noise of every stage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpfast.releases.mechanism import Mechanism
 def summed_stages(
     mechanism: Mechanism[Any], data: Sequence[Any], releases: tuple[Release, ...], chosen: Callable[[str], bool]
 ) -> Iterator[tuple[Release, list[FloatArray]]]:
-    """Yield the release of every chosen stage, and what was summed for it on either table.
+    """Yield the release of every chosen stage, and its sums on either table.
 
     An attacker knows that, as it depends on earlier releases alone.
     """

@@ -2,10 +2,10 @@
 
 Lent is what offers DLPack, or itself as an Arrow C array.
 
-What a cell of a sparse matrix holds is the sum of its entries in the order in which they are stored, as scipy's own
-``toarray`` has it: entries are neither sorted nor merged first, which scipy does to all rows or to none, so that one
-row's rounding would depend on another's. Indices are checked before anything is written by them, as scipy believes a
-matrix. scipy.sparse is not imported to read one: whoever has a matrix has done so.
+The value of a sparse matrix's cell is the sum of its entries in their stored order, as in scipy's own ``toarray``.
+Entries are neither sorted nor merged first. Scipy does that to all rows or to none, so one row's rounding would depend
+on another's. Indices are checked before anything is written by them, as scipy trusts a matrix. scipy.sparse is not
+imported to read one: whoever has a matrix has done so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _READ_BY_THE_PROCESSOR = frozenset({1, 3, 11, 13})
 
 
 def check_unmasked(values: object, name: str) -> None:
-    """Refuse masked arrays: NumPy reads what lies under the mask."""
+    """Refuse masked arrays: NumPy reads the values under the mask."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
 
@@ -38,7 +38,7 @@ def check_unmasked(values: object, name: str) -> None:
 def borrowed(values: Any, name: str) -> Any:
     """Return what is lent as an array of the same memory, structs as a record batch, and anything else as it is.
 
-    Arrow's lists of one length are rows. A copy is made where Arrow has missing entries, which become NaN, or bits for
+    Arrow's lists of one length are rows. A copy is made if Arrow has missing entries, which become NaN, or bits for
     booleans. TypeError for what lies on a device of its own, and for masked arrays.
 
     Examples
@@ -99,7 +99,7 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
 
 
 def dtype_name(array: Matrix) -> str:
-    """Name a dtype; that of text without the length of the longest, which is somebody's."""
+    """Name a dtype. For text, the length of the longest entry is left out: it is somebody's."""
     return {"U": "str", "S": "bytes", "V": "void"}.get(array.dtype.kind) or str(array.dtype)
 
 
@@ -121,7 +121,7 @@ _PROBLEM = "{} is a sparse matrix whose indices lie outside of it, or whose part
 
 
 def unfit(name: str) -> ValueError:
-    """Return what is raised for a matrix that lies of itself."""
+    """Return the error for a sparse matrix with invalid indices or parts."""
     return ValueError(_PROBLEM.format(name))
 
 

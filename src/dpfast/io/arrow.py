@@ -1,7 +1,7 @@
 """Arrow's record batches: of tables of other libraries, and of Parquet files. pyarrow is imported when one is opened.
 
-What pyarrow and producers say of their errors quotes cells and counts rows. It is never read: a message that names the
-table or file and, where that was declared, the column, takes its place.
+What pyarrow and producers say of their errors quotes cells and counts rows. It is never read. A message in its place
+names the table or file and, if declared, the column.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ArrowStream:
 
 
 def open_stream(table: Any, name: str) -> ArrowStream:
-    """Learn the schema of what `is_arrow`; no rows are read."""
+    """Read the schema of a table accepted by `is_arrow`; no rows are read."""
     arrow_library(name)
     if streams_once(table) and not is_reader(table):
         table = in_own_words(partial(_stream_of, table), _FAILED.format(name))
@@ -54,7 +54,7 @@ def open_stream(table: Any, name: str) -> ArrowStream:
 
 
 def stream_names(table: Any) -> list[str] | None:
-    """Return the names of the columns of what `is_arrow`, or None where looking would use it up."""
+    """Return the names of the columns of a table accepted by `is_arrow`, or None if looking would use it up."""
     return None if streams_once(table) and not is_reader(table) else list(open_stream(table, "X").schema.names)
 
 
@@ -64,7 +64,7 @@ def batch_rows(n_columns: int) -> int:
 
 
 def arrow_library(what: str) -> Any:
-    """Import pyarrow, with the modules that read files; ImportError that says what needs it."""
+    """Import pyarrow, with the modules that read files; ImportError names the use that needs it."""
     for module in ("pyarrow.csv", "pyarrow.parquet"):
         optional(module, f"reading {what}")
     return optional("pyarrow", f"reading {what}")
@@ -82,7 +82,7 @@ def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any
 
 
 def _producer(table: Any, names: Sequence[str] | None) -> Any:
-    """Return an iterable of record batches, with other columns than those wanted at most where that costs nothing."""
+    """Return an iterable of record batches. It has columns besides the wanted ones only if they cost nothing."""
     if is_reader(table):
         return table
     if is_dataset(table):
@@ -138,7 +138,7 @@ _DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature n
 
 
 def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
-    """Iterate over the record batches of what `is_arrow`."""
+    """Iterate over the record batches of a table accepted by `is_arrow`."""
     return stream_blocks(open_stream(table, name), name)
 
 
@@ -209,7 +209,7 @@ def _nulls(column: Any) -> NDArray[np.bool_]:
 
 
 def arrow_families(schema: Any) -> dict[str, Family]:
-    """Say what each column holds, from the schema alone."""
+    """Return the family of each column, from the schema alone."""
     types = sys.modules["pyarrow"].types
 
     def family(kind: Any) -> Literal["number", "text", "any", "other"]:
@@ -225,7 +225,7 @@ def arrow_families(schema: Any) -> dict[str, Family]:
 
 
 def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Iterator[tuple[ArrowBatch, float]]:
-    """Iterate over some columns of a stream, whose size in bytes is not known."""
+    """Iterate over some columns of a stream of unknown size in bytes."""
     return ((ArrowBatch(batch), 0.0) for batch in stream.read(list(names)))
 
 
@@ -264,7 +264,7 @@ def _reading_ahead(
 ) -> Generator[tuple[T, float], None, None]:
     """Ask the system to have what follows of a file in its cache, about as far in the file as batches are.
 
-    Columns lie apart, and each is read a buffer at a time: in that no disk sees a file that is read from end to end.
+    Columns lie apart, and each is read a buffer at a time. So the disk does not see a file read from end to end.
     """
     with closing(batches), path.open("rb") as file:
         asked, size = 0, os.fstat(file.fileno()).st_size

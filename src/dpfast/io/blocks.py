@@ -1,11 +1,11 @@
 """Tables as blocks of rows.
 
-`blocks` is the one place that knows which kinds of table there are. Each kind becomes a stream of NumPy blocks; two
-streams, of features and of outcomes, are cut where either of them ends a block.
+`blocks` alone knows which kinds of table there are. Each kind becomes a stream of NumPy blocks; two streams, of
+features and of outcomes, are cut where either of them ends a block.
 
-Rows are paired by their place. Where pandas knows which record a row is, places must agree with it: rows paired with
-other people's outcomes are fitted in silence otherwise. Like different lengths, different indices make no table, for
-any records; what is said of them is that they differ. A query has no places, so nothing goes with it.
+Rows are paired by their place. If pandas knows the record of each row, places must agree with it: otherwise rows paired
+with other people's outcomes would be fitted in silence. Like different lengths, different indices make no table, for
+any records; the message says only that they differ. A query has no places, so nothing goes with it.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
 def blocks(X: object, Y: object = None) -> Iterator[Block]:
     """Iterate over a table, and the outcomes that go with it, as blocks of rows.
 
-    An iterable may fill one buffer again and again. Estimators that read rows more than once refuse one that gives
-    other rows the next time. Data frames that go together are yielded as pairs; columns of several tables go by their
-    places, and must have the same names in the same order.
+    An iterable may fill one buffer again and again. Estimators that read rows more than once refuse a table with other
+    rows the next time. Data frames that go together are yielded as pairs; columns of several tables go by their places,
+    and must have the same names in the same order.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def _blocks_of_files(files: Sequence[Path], name: str, *, is_outcome: bool) -> I
 
 
 class _SameColumns:
-    """Refuses tables, one after another, whose columns are not those of the first: here they go by their places."""
+    """Refuses tables, one after another, with columns other than the first's: here they go by their places."""
 
     def __init__(self, name: str) -> None:
         self._name, self._first = name, dict[int, list[Any]]()

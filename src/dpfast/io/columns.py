@@ -115,7 +115,7 @@ class _Single:
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
         return (self.name,)
 
 
@@ -167,7 +167,7 @@ class Number(_Single):
         return None if self.low is None or self.high is None else ((float(self.low), float(self.high)),)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: a column, which is the table's own where no entry is missing."""
+        """Return the encoded column. It is the table's own if no entry is missing."""
         return [_filled(self.name, batch.numbers(self.name), self.missing)]
 
 
@@ -186,7 +186,7 @@ class Boolean(_Single):
             check.boolean(f"missing of column {self.name!r}", self.missing)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: a column."""
+        """Return its encoding: a column."""
         values = _filled(self.name, batch.numbers(self.name), self.missing)
         if not np.all((values == 0.0) | (values == 1.0)):
             raise ValueError(f"column {self.name!r} is declared boolean, but holds other numbers than 0 and 1")
@@ -254,11 +254,11 @@ class Category:
 
     @property
     def holds(self) -> str:
-        """What the table's column must hold."""
+        """The required family of the table's column."""
         return "text" if isinstance(self.levels[0], str) else "number"
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: an indicator for each level."""
+        """Return its encoding: an indicator for each level."""
         return list(np.asarray(CodedBlock(np.empty((len(batch), 0)), [self.places(batch)], _layout([self]))).T)
 
     def places(self, batch: Entries) -> LevelCodes:
@@ -276,7 +276,7 @@ class Category:
         return codes - np.int32(self.drop_first)
 
     def codes(self, batch: Entries) -> LevelCodes:
-        """Return a column as places in the levels; what is missing or not declared is below 0."""
+        """Return a column as places in the levels; missing and undeclared entries are below 0."""
         if self.holds == "text":
             return batch.codes(self.name, [str(level) for level in self.levels])
         values = batch.numbers(self.name)
@@ -327,7 +327,7 @@ class Derived(ABC):
     @property
     @abstractmethod
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
 
     @property
     @abstractmethod
@@ -341,14 +341,14 @@ class Derived(ABC):
 
     @abstractmethod
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: columns within their limits."""
+        """Return its encoding: columns within their limits."""
 
 
 Feature: TypeAlias = Column | Derived
 
 
 class Coded(Protocol):
-    """What becomes indicators, one of which is 1 at most."""
+    """A column that becomes indicators, with at most one of them 1."""
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
@@ -369,7 +369,7 @@ def is_coded(column: object) -> TypeGuard[Coded]:
 
 
 class Columns:
-    """What is declared of a table: which columns are features and outcomes, in this order, and how they are encoded.
+    """The declaration of a table: its columns of features and outcomes, in this order, and their encoding.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ class Columns:
 
     @classmethod
     def from_formula(cls, formula: str, limits: Mapping[str, Any] | None = None) -> Columns:
-        """Return what a formula declares, as ``days ~ age + C(sex, levels=['f', 'm']) + age:smoker``.
+        """Return the declaration of a formula, as ``days ~ age + C(sex, levels=['f', 'm']) + age:smoker``.
 
         Privacy: formula and limits are public, and no table is looked at: levels, knots and scales are never taken from
         rows. A term that would is refused.
@@ -590,7 +590,7 @@ class EncodedTable:
         return ((np.asarray(x), None if y is None else np.asarray(y)) for x, y in self.blocks())
 
     def blocks(self) -> Iterator[tuple[Rows, ColumnBlock | None]]:
-        """Iterate over the same blocks, columns where they lie and categories as codes: what sums read in place."""
+        """Iterate over the same blocks, for sums to read in place: columns not moved, categories as codes."""
         columns = self.columns
         no_rows = [np.empty(0)]
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
@@ -636,7 +636,7 @@ def _layout(columns: Sequence[Feature]) -> CodeLayout:
 
 
 def _filled(name: str, values: FloatArray, missing: float | Literal["refuse"]) -> FloatArray:
-    """Return numbers with a constant where they are missing; no copy where none is."""
+    """Return numbers with a constant for missing ones; no copy if none is missing."""
     with np.errstate(invalid="ignore", over="ignore"):
         # A finite sum has finite terms: one pass, in place of a mask for every column.
         if math.isfinite(values.sum()):
@@ -713,7 +713,7 @@ def _check_readable_as_text(column: Column, part: Part) -> None:
 
 
 def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
-    """Refuse a part that does not have exactly one column of that name, which is one of those declared."""
+    """Refuse a part without exactly one column of a declared name."""
     if part.names.count(name) == 1:
         return
     if name in part.names:

@@ -1,12 +1,12 @@
 """CSV files as blocks of rows: a line is a row, whatever stands in it. pyarrow is imported when a file is opened.
 
 A parser of CSV lets a quote run on over the ends of lines, so that one person's cell may swallow other people's rows.
-Here a row ends with its line. A line that has another number of cells than the first, an empty one, and one with a
-quote that is not closed or a carriage return in it are rows all of whose cells are missing: what is declared for
-missing entries says what becomes of them. A quoted line break is therefore two such rows.
+Here a row ends with its line. Some lines are rows with all cells missing: a line with another number of cells than the
+first, an empty line, and one with an unclosed quote or a carriage return in it. The declaration for missing entries
+decides their treatment. A quoted line break is therefore two such rows.
 
-Lines are cut and mended here, and pyarrow reads whole lines only. Its messages quote cells and count rows: an error of
-its is replaced by one that names the file and, where that was declared, the column.
+Lines are cut and mended here, and pyarrow reads whole lines only. Its messages quote cells and count rows. So its
+errors are replaced by one that names the file and, if declared, the column.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _line_blocks(path: Path) -> Generator[tuple[int, bytes], None, None]:
 
 
 def _mended(block: bytes, n_cells: int) -> bytes:
-    """Return lines that each have so many cells, which a parser reads alike whatever lies before them."""
+    """Return lines with that many cells each. A parser reads them alike, whatever lies before them."""
     line = re.compile(_CELL + rb"(?:,%b){%d}" % (_CELL, n_cells - 1))
     empty = b"," * (n_cells - 1)
     lines = block.removesuffix(b"\n").split(b"\n")

@@ -1,18 +1,18 @@
 """Engines that go through the parts of a table: Dask, processes of this machine, and Spark.
 
-Dask's collections: a task for each partition, and a tree of tasks that combine their results, so that the driver sees
-one. A partition that is lost with its worker is computed again, by Dask.
+Dask's collections: a task for each partition, and a tree of tasks to combine their results, so the driver sees one. A
+partition that is lost with its worker is computed again, by Dask.
 
 Processes of this machine, without any other library: workers are started anew rather than forked, and so hold no lock
 or thread of the process that starts them. A few parts are on their way at a time, and their sums are added as they come
 in, so that the driver holds one sum whatever the number of parts. Workers live as long as the object, as a fit goes
-through its rows several times. If one ends, killed perhaps for lack of memory, what it had not given back is computed
-again by others; what had been added is kept.
+through its rows several times. If one ends, perhaps killed for lack of memory, others compute its pending results
+again. Results that were added are kept.
 
 Spark's data frames: a partition is streamed through `DataFrame.mapInArrow` and leaves its sum, in one row; sums are
 combined by workers too, so that the driver is given one, whatever the number of partitions. Spark repeats the tasks of
-a worker that is lost, and takes one result a partition. Which sum goes to which worker hangs on the number of its
-partition alone, never on the order in which they came: a repeated task cannot leave one out or count it twice.
+a worker that is lost, and takes one result a partition. The worker for a sum depends on the partition's number alone,
+never on the order of arrival: a repeated task cannot leave one out or count it twice.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def common_widths(one: Widths, other: Widths) -> Widths:
 
 
 def _widths_of(run: Callable[[list[Any], Function, Combine], Any], parts: list[Any]) -> Widths:
-    """Return the widths of a table: the first part that has a block knows; where it is the first, no other is read."""
+    """Return the widths of a table, from its first part with a block; no other is read if that is the first part."""
     for several in (parts[:1], parts):
         widths: Widths | None = reduced(partial(run, several), widths_of_part, common_widths)
         if widths is not None:
@@ -101,8 +101,7 @@ _SMALLEST_BYTES = 1 << 22
 class DaskPartitions(Partitions):
     """Dask arrays, dataframes and series, or a bag of blocks of rows or of Trajectories.
 
-    What estimators make of the collections that they are given, and what to give them where more than that is to be
-    said: whose rows are whose.
+    Estimators make one from the collections given to them. Give one yourself to declare the groups too.
 
     Parameters
     ----------
@@ -111,10 +110,10 @@ class DaskPartitions(Partitions):
         outcomes, or Trajectories.
     Y : dask collection, optional
         Outcomes: an array is cut like X; a dataframe or series has as many partitions as X, with the same rows in each.
-        Their indices must agree, partition by partition; those that begin anew in each, as of files that were written
-        without one, tell no order of partitions: take X and Y from one collection then.
+        Their indices must agree, partition by partition. Indices that begin anew in each, as of files written without
+        one, give no order of partitions: take X and Y from one collection then.
     ids : dask collection, optional
-        Of one column: whose each row is, with the same rows in each partition as X. Goes with `partitioned_by`.
+        Of one column: the owner of each row, with the same rows in each partition as X. Goes with `partitioned_by`.
     partitioned_by : {"person"}, optional
         As for `Partitions`.
 
@@ -188,12 +187,12 @@ def _aligned(X: Any, Y: Any, ids: Any) -> list[Sequence[Any]]:
 
 
 def _like(X: Any, one: Any, rows: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return where to cut an array that goes with X: where X is, if that is known, and as it is otherwise."""
+    """Return the cuts for an array that goes with X: the cuts of X, if known, and the array's own otherwise."""
     return rows if hasattr(X, "chunks") and hasattr(one, "chunks") and one.shape[0] == X.shape[0] else None
 
 
 def _joined_rows(X: Any) -> tuple[int, ...]:
-    """Return rows of chunks, small ones joined where that moves nothing: on the threads of one process."""
+    """Return rows of chunks, with small ones joined if that moves nothing: on the threads of one process."""
     base, threaded = (optional(f"dask.{name}", "a table of Dask's") for name in ("base", "threaded"))
     rows: tuple[int, ...] = X.chunks[0]
     scheduler: Any = base.get_scheduler
@@ -238,13 +237,13 @@ class ProcessPartitions(Partitions):
     Parameters
     ----------
     X : sequence
-        Parts: tables of any kind that `blocks` reads, such as paths or what `Columns.encode` gives for them; pairs of
-        them with their outcomes, or triples with ids too; Trajectories; or functions without arguments that return one
-        of these where it is needed.
+        Parts: tables of any kind accepted by `blocks`, such as paths or results of `Columns.encode`; pairs of them with
+        their outcomes, or triples with ids too; Trajectories; or functions without arguments that return one of these
+        where needed.
     Y : sequence, optional
         Outcomes of each part, unless they are in X; or functions that return them.
     ids : sequence, optional
-        Whose the rows of each part are: arrays, or `RowOwners` of files. Goes with `partitioned_by`.
+        Owners of the rows of each part: arrays, or `RowOwners` of files. Goes with `partitioned_by`.
     partitioned_by : {"person"}, optional
         As for `Partitions`.
     n_workers : int, optional
@@ -282,7 +281,7 @@ class ProcessPartitions(Partitions):
         super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
-        """Give parts to the workers a few at a time, and combine what they return as it comes in."""
+        """Give parts to the workers a few at a time, and combine their results as they come in."""
         return self._run(self._parts, function, combine)
 
     def close(self) -> None:
@@ -320,7 +319,7 @@ class ProcessPartitions(Partitions):
         losses = 0
 
         def take(futures: Iterable[Future[Any]]) -> bool:
-            """Add what is done; return whether a worker was lost, whose parts wait again then."""
+            """Add finished results; return whether a worker was lost. Its parts wait again then."""
             lost = False
             for future in futures:
                 batch = given.pop(future)
@@ -367,7 +366,7 @@ class ProcessPartitions(Partitions):
         return self._pool
 
     def _abandon(self) -> None:
-        """End the workers without waiting for what they do."""
+        """End the workers without waiting for their tasks."""
         pool, self._pool = self._pool, None
         if pool is None or self._process != os.getpid():
             return
@@ -380,7 +379,7 @@ class ProcessPartitions(Partitions):
 
 
 def _listed(X: Any, Y: Any, ids: Any) -> list[Any]:
-    """Return the parts, each with what goes with it."""
+    """Return the parts, each with its outcomes and ids."""
     columns = {"X": X, "Y": Y, "ids": ids}
     for name, one in columns.items():
         if one is not None and (isinstance(one, str | bytes) or not isinstance(one, Sequence)):
@@ -400,7 +399,7 @@ def _of_parts(function: Function, combine: Combine, parts: list[Any]) -> Any:
 
 
 def _leave_interrupts() -> None:
-    """Leave an interrupt of the keyboard, which every process of a terminal gets, to the driver, who ends workers."""
+    """Leave keyboard interrupts to the driver, who ends workers: every process of a terminal gets them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -414,8 +413,8 @@ _SUMS = "place int, sums binary"
 class SparkPartitions(Partitions):
     """The partitions of a Spark DataFrame, of Spark Connect or not.
 
-    Spark's workers need dpfast and pyarrow. What the frame computes must give the same rows each time that it is
-    computed, as Spark computes lost partitions anew: no random numbers without a seed, no LIMIT without an order.
+    Spark's workers need dpfast and pyarrow. The frame must give the same rows each time it is computed, as Spark
+    computes lost partitions anew: no random numbers without a seed, no LIMIT without an order.
 
     Parameters
     ----------
@@ -424,7 +423,7 @@ class SparkPartitions(Partitions):
     columns : Columns
         Which of its columns are features and outcomes.
     ids : str, optional
-        The column that says whose each row is. Goes with `partitioned_by`; the rows of one partition are held in memory
+        The column with the owner of each row. Goes with `partitioned_by`; the rows of one partition are held in memory
         then, and otherwise no more than a batch of them.
     partitioned_by : {"person"}, optional
         As for `Partitions`; what ``frame.repartition(n, ids)`` gives is.
@@ -476,7 +475,7 @@ class SparkPartitions(Partitions):
 
 @dataclass(frozen=True)
 class _Rows:
-    """What rows of a partition are."""
+    """The columns of a partition's rows."""
 
     columns: Columns
     ids: str | None

@@ -1,4 +1,4 @@
-"""Tables whose columns have names, as batches of rows: what is common to all of them, and pandas' frames.
+"""Tables with named columns, as batches of rows: the common part, and pandas' frames.
 
 pandas is not imported to read one: whoever has a frame has done so.
 """
@@ -26,7 +26,7 @@ UNDECLARED, MISSING = -1, -2
 
 @dataclass(frozen=True)
 class Family:
-    """What a column holds, as its type says; "any" where nothing is in it, "object" where each entry has its own."""
+    """The kind of a column's entries by type; "any" for an empty column, "object" if each entry has its own."""
 
     name: Literal["number", "text", "object", "any", "other"]
     dtype: str
@@ -152,7 +152,7 @@ def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
 
 
 def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str) -> LevelCodes:
-    """Return the places of entries that are codes of a dictionary, -1 if missing, from the places of what it holds."""
+    """Return the places of entries that are codes of a dictionary, -1 if missing, from the places of its entries."""
     if len(codes) > 0 and not -1 <= int(codes.min()) <= int(codes.max()) < len(places):
         # A table of another process may say what is not so.
         raise ValueError(f"column {name!r} holds codes that its dictionary does not have")
@@ -161,20 +161,20 @@ def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str) -> Level
 
 
 def frame_families(frame: Any) -> dict[str, Family]:
-    """Say what each column holds, from the dtypes alone."""
+    """Return the family of each column, from the dtypes alone."""
     columns = zip(frame.columns, frame.dtypes, strict=True)
     return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns if isinstance(name, str)}
 
 
 def frame_batches(frame: Any, names: Sized) -> Iterator[tuple[FrameBatch, float]]:
-    """Iterate over rows of a frame of which some columns are wanted, and which is no file."""
+    """Iterate over rows of a frame with some columns wanted; the frame is no file."""
     step = max(1, _VALUES_PER_BLOCK // max(1, len(names)))
     for start in range(0, len(frame), step):
         yield FrameBatch(frame.iloc[start : start + step]), 0.0
 
 
 def _numbers_among(column: Any, name: str) -> FloatArray:
-    """Return numbers and booleans that lie beside missing entries, which make objects of them; nothing else."""
+    """Return numbers and booleans stored as objects because of missing entries; nothing else."""
     values = np.full(len(column), np.nan)
     for row, (entry, missing) in enumerate(zip(column, column.isna(), strict=True)):
         if missing:

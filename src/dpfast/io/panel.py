@@ -1,8 +1,8 @@
 """Panels, tables of units by periods, as arrays with labels: from an array, a wide frame or a long one.
 
-Which way round a table lies is said by the caller, and a long frame's periods are those of its treated unit, which is
-public. Labels of donors are only told apart: they decide nothing, are not kept, and no message names one or says
-anything of a value: who is in the panel may be what is protected.
+The caller gives the orientation of a table. A long frame's periods are those of its treated unit, which is public.
+Labels of donors are only told apart: they decide nothing and are not kept. No message names one or says anything of a
+value: membership in the panel may itself be protected.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def open_panel(
     """Read a panel from an array, a DataFrame or a table of Arrow's, which lies as `orientation` says: never inferred.
 
     Labels of units are not looked at; there may be no unit where their number is private (`may_be_empty`). The
-    intervention comes after `n_pre` periods, or just before the period that it labels, and `name` is what messages call
-    the table. ValueError or TypeError if it is ragged, has entries that are no finite numbers (NaN is, if it `may_miss`
-    entries), or labels of periods that come twice or out of order; if `n_pre` leaves no period on one side.
+    intervention comes after `n_pre` periods, or just before the period that it labels. Messages call the table `name`.
+    ValueError or TypeError if the panel is ragged or has entries that are no finite numbers (NaN is one, if it
+    `may_miss` entries). The same if labels of periods come twice or out of order, or if `n_pre` leaves no period on one
+    side.
 
     Examples
     --------
@@ -135,10 +136,10 @@ def open_long_panel(
 ) -> tuple[Panel, FloatArray]:
     """Read a panel with a row for each unit and period, in any order, and take the treated unit out of the donors.
 
-    Any table whose columns have names and types, which a CSV file has not, is read some rows at a time. The treated
-    unit's periods are those of the panel, in the order of their values (of their categories, where these are declared
-    to be ordered); a donor's rows of other periods are left out, and one that is not listed is missing. Donors come in
-    the order of their first rows.
+    Any table with names and types of columns is read some rows at a time; a CSV file has no types. The treated unit's
+    periods are those of the panel, in the order of their values (of their categories, if these are declared to be
+    ordered). A donor's rows of other periods are left out, and one that is not listed is missing. Donors come in the
+    order of their first rows.
 
     Examples
     --------
@@ -239,8 +240,8 @@ def target_rows(
 ) -> FloatArray:
     """Return public series of targets as an array of shape (n_targets, n_periods), or (n_periods,) for one of them.
 
-    `lengths` are the accepted numbers of periods, by what they are called in messages; `periods` are their labels, as
-    of `period_labels`, which those of a Series or DataFrame have to be where these are not just places.
+    `lengths` are the accepted numbers of periods, by their names in messages. `periods` are the labels of the periods,
+    as from `period_labels`. The labels of a Series or DataFrame have to equal them, unless they are just places.
     """
     if isinstance(target, str | bytes):
         raise TypeError(
@@ -260,7 +261,7 @@ def target_rows(
 
 
 def _check_same_periods(target: Any, periods: NDArray[Any], name: str) -> None:
-    """Refuse a target whose labels are those of other periods, or of these in another order."""
+    """Refuse a target with labels of other periods, or of these in another order."""
     labels = target.index if target.ndim == 1 else target.columns
     are_places = periods.dtype.kind == "i" and np.array_equal(periods, np.arange(len(periods)))
     if are_places or np.array_equal(period_labels(labels), periods):
@@ -286,8 +287,8 @@ def check_n_pre(n_pre: object, n_periods: int, name: str = "donors") -> int:
 def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "donors") -> int:
     """Return the number of periods before the intervention, from itself or the label of the first period after it.
 
-    A whole number that can be that number is it, whatever labels there are; anything else is looked for among the
-    labels, a pandas Index, where there are any. Text may stand for a date, as a year for its first period.
+    A whole number in the possible range is that number, whatever labels there are. Anything else is looked up among the
+    labels, a pandas Index, if there are any. Text may stand for a date, as a year for its first period.
     """
     counts = isinstance(n_pre, int | np.integer) and 1 <= n_pre < n_periods
     if periods is None or n_periods < 2 or counts or isinstance(n_pre, bool | np.bool_):
@@ -402,7 +403,7 @@ _MONTHS = {name[:letters]: number for number, name in enumerate(_YEAR.split()) f
 
 
 def _is_in_time(labels: list[Any]) -> bool:
-    """Whether labels of periods are in the order of the dates, or numbers, that they say; so is text that says none."""
+    """Whether labels of periods are in the order of their dates or numbers; true for text without either."""
     if not labels or not all(isinstance(label, str) for label in labels):
         return True
     if not any(re.search(r"[0-9]", label) for label in labels):

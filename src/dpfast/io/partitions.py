@@ -1,12 +1,12 @@
-"""Tables in parts that lie elsewhere, and engines that go through them: a function of each part, results combined.
+"""Tables in parts that lie elsewhere, and engines to go through them: a function of each part, results combined.
 
-What is summed here is summed exactly, so a result does not depend on how a table is cut, on which worker had a part, in
-which order results came in, nor on how often a part was lost and computed again. Parts stay where they are: functions
-go to them, and sums, whose size is that of what is estimated, come back.
+Sums here are exact. So a result does not depend on the cuts of a table, on the worker of a part, on the order of
+results, nor on how often a part was lost and computed again. Parts stay in their place. Functions go to them, and sums
+come back, each of the size of the estimate.
 
-This is all that statistics know of engines. `Partitions.run` is what an engine writes, `Partitions.reduce` what is
-asked of it: around every function of a part stands a guard that lets an error leave a worker as a result alone, in our
-own words, as engines log the errors of their workers together with the parts that these were of.
+This is all that statistics know of engines. An engine writes `Partitions.run`, and statistics call `Partitions.reduce`.
+A guard stands around every function of a part. It lets an error leave a worker only as a result, redacted: engines log
+the errors of their workers together with the parts of these errors.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _FAILED = (
 
 
 class PersonIds:
-    """What stands for `groups` where ids of people lie with the parts of a table."""
+    """The placeholder for `groups` if ids of people lie with the parts of a table."""
 
 
 class EngineError(RuntimeError):
-    """What an engine says itself, of its workers and never of what is in a table."""
+    """An engine's own error, about its workers and never about the contents of a table."""
 
 
 class Partitions(ABC):
-    """A table in parts, and the engine that goes through them: what stands for X and Y where rows lie elsewhere.
+    """A table in parts, and the engine that goes through them: it replaces X and Y if rows lie elsewhere.
 
     Estimators take one in the place of X, with the outcomes in it, and see nothing but exact sums. An engine of one's
     own extends this class by one method, `run`.
@@ -57,8 +57,8 @@ class Partitions(ABC):
     outcome_names : sequence of str, optional
         Names of the columns of Y.
     partitioned_by : {"person"}, optional
-        Declares that all rows of a person are in one part, and that parts hold ids, one for each row: what sums over
-        people who own several rows need. Public, and not checked by a fit: see `is_partitioned_by_person`.
+        Declares that all rows of a person are in one part, and that parts hold ids, one for each row. Sums over people
+        who own several rows need this. Public, and not checked by a fit: see `is_partitioned_by_person`.
 
     Examples
     --------
@@ -110,10 +110,10 @@ class Partitions(ABC):
         Parameters
         ----------
         function : callable
-            Takes a part: a table that `blocks` reads; a tuple (x, y) or (x, y, ids) of such, None for what there is
-            not; a list of blocks; Trajectories; or a function without arguments that returns one of these. It may be
-            called again for a part whose result was lost, anywhere, and never raises because of what is in a part. It
-            can be pickled.
+            Takes a part: a table accepted by `blocks`; a tuple (x, y) or (x, y, ids) of such, None for a missing one; a
+            list of blocks; Trajectories; or a function without arguments that returns one of these. It may be called
+            again, anywhere, for a part with a lost result. It never raises because of the contents of a part. It can be
+            pickled.
         combine : callable
             Associative and commutative.
 
@@ -125,27 +125,28 @@ class Partitions(ABC):
         Raises
         ------
         EngineError
-            For what went wrong with the engine itself, such as workers that keep on ending. Whatever else is raised is
-            replaced by words that quote nothing.
+            For an error of the engine itself, such as workers that keep on ending. Whatever else is raised is replaced
+            by words that quote nothing.
         """
 
     def reduce(self, function: Callable[[Any, Any, Any], Any], combine: Combine) -> Any:
         """Return ``function(x, y, ids)`` of all parts, combined; None of an empty part is passed over.
 
-        What `function` raises because of a part is raised here, once all is over: TypeError and ValueError as they are,
-        which are in our own words, anything else in their place. Nothing that a worker raises or logs quotes a part.
+        An error that `function` raises because of a part is raised here, once all is over. TypeError and ValueError are
+        raised as they are, since they are redacted; any other is replaced. Nothing that a worker raises or logs quotes
+        a part.
         """
         return reduced(self.run, function, combine)
 
     def mapped(
         self, function: Callable[[Any, Any, Any], tuple[Any, Any, Any]], n_features: int, n_outcomes: int
     ) -> Partitions:
-        """Return the same parts, whose x, y and ids pass through a function where they lie, whenever they are read."""
+        """Return the same parts with x, y and ids passed through a function in their place, whenever they are read."""
         return _Mapped(self, function, n_features, n_outcomes)
 
     @property
     def groups(self) -> PersonIds | None:
-        """What sums over people are told of whose rows are whose: that parts know."""
+        """The placeholder for the groups in sums over people: the parts hold the ids."""
         return None if self.partitioned_by is None else PersonIds()
 
 
@@ -208,7 +209,7 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _Guarded:
-    """A function of a part, whose errors are results."""
+    """A function of a part, with errors as results."""
 
     function: Callable[[Any, Any, Any], Any]
 
@@ -232,7 +233,7 @@ def _guarded(call: Callable[[], Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Combined:
-    """Combines two results, either of which may be a refusal, or None for that of an empty part."""
+    """Combines two results. Either may be a refusal, or None from an empty part."""
 
     combine: Callable[[Any, Any], Any]
 
@@ -252,7 +253,7 @@ def _fields(part: Any) -> tuple[Any, Any, Any]:
 
 
 def checked_partitioning(partitioned_by: object) -> PartitionedBy | None:
-    """Return what is declared of parts."""
+    """Return the checked declaration of parts."""
     if partitioned_by is not None:
         check.choice("partitioned_by", partitioned_by, get_args(PartitionedBy))
         return "person"

@@ -1,17 +1,17 @@
-"""People who own several rows: whose rows are whose, and which of them count.
+"""People who own several rows: the groups, and the rows that count.
 
-Of each person's rows the first `max_rows` in the order of the table count. Which these are depends on that person's
-rows alone, so another person's rows never change what somebody adds to a sum.
+Of each person's rows the first `max_rows` in the order of the table count. The choice depends on that person's rows
+alone, so another person's rows never change somebody's part of a sum.
 
 Two rows are one person's if their ids are equal, as Python compares them, and nothing else decides. So 1, 1.0 and True
 are one person, and "1" is another, whoever else is in the table: ids are never converted to a common type, which would
 be chosen by all of them together. An id must therefore be equal to itself, and equal to its copies.
 
-Whether all rows of a person are in one part, as was declared, is answered without counting anybody. Two sets that lie
-apart cannot be told to be disjoint without moving about as much as the smaller one holds, so something for each person
-has to leave its part: here a word, the hash of the id under a secret key that whoever asks draws for the question and
-forgets. Words of a share of all people move at a time, few enough to be held, in as many passes as that takes. A yes is
-certain; a no may be of two ids that a key hashes alike, and is asked again under other keys, which follow from the one.
+Whether all rows of a person are in one part, as was declared, is answered without counting anybody. To find two distant
+sets disjoint, about as much must move as the smaller one holds. So something for each person has to leave its part:
+here a word, the hash of the id under a secret key. The caller draws the key for the question and forgets it. Words of a
+share of all people move at a time, few enough to be held, in as many passes as that takes. A yes is certain. A no may
+come from two ids with the same hash. It is asked again under other keys, derived from the one key.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _PLAIN = frozenset({str, int, float, bytes, bool})
 def numbered(ids: Iterable[Any], numbers: dict[Hashable, int], name: str) -> IntArray:
     """Return the number of each id, and add those not seen before to `numbers`.
 
-    ValueError if an id is missing (None, NaN, NaT or NA, or a tuple or dataclass that holds one), TypeError if one is
-    not hashable, or is equal to nothing but the very object that it is.
+    ValueError if an id is missing (None, NaN, NaT or NA, or a tuple or dataclass that holds one). TypeError if an id is
+    not hashable, or is equal to no object but itself.
     """
     known = len(numbers)
     try:
@@ -70,7 +70,7 @@ def numbered_column(batch: Batch, name: str, numbers: dict[Hashable, int]) -> In
 
 
 def _key(one: Any) -> Any:
-    """Return an id with Python's scalars for NumPy's, which compare entry by entry where another id is a sequence."""
+    """Return an id with Python's scalars for NumPy's: NumPy's compare entry by entry if another id is a sequence."""
     if isinstance(one, tuple):
         return tuple(map(_key, one))
     if not isinstance(one, np.generic):
@@ -108,8 +108,8 @@ def _equals_itself(one: object) -> bool:
 class People:
     """The rows that count, person after person: those of person i are order[offsets[i] : offsets[i + 1]].
 
-    In table order within a person; `order` is None for all rows as they lie, or where `counting` says which rows count
-    and nobody asked whose they are; `n_rows` is the table's number of rows.
+    In table order within a person. `order` is None for all rows in their order, or if `counting` gives the rows that
+    count and their owners were not requested. `n_rows` is the table's number of rows.
     """
 
     n_rows: int
@@ -134,7 +134,7 @@ class People:
 
 
 def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
-    """Find whose rows are whose; of each person's, the first `max_rows` count.
+    """Find the groups; the first `max_rows` rows of each person count.
 
     `groups` are the people that rows belong to, compared as Python compares them: 1 and 1.0 are one person, "1" is
     another. An array's ids are of its dtype; those of a list or another sequence stay as they are, whatever they are
@@ -205,8 +205,8 @@ def _words(ids: NDArray[Any]) -> IntArray:
 class RowOwners:
     """The owner of each row, as a number; read when an array is made of it. Not private.
 
-    An id is compared as it stands: as text in a CSV file, where " 7" and "07" are two people, as a number or as text
-    where the table has types. It takes an integer of memory for each row, and the distinct ids.
+    An id is compared as it stands: as text in a CSV file, with " 7" and "07" as two people, as a number or as text if
+    the table has types. It takes an integer of memory for each row, and the distinct ids.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class RowOwners:
         self._name = check.text("name", name)
 
     def check(self) -> None:
-        """Refuse a table whose parts lack the column, or hold ids of different kinds; no rows are read."""
+        """Refuse a table with parts that lack the column, or hold ids of different kinds; no rows are read."""
         kinds = {kind for part in table_parts(self.source) if (kind := self._kind(part)) != "any"}
         if len(kinds) > 1:
             raise TypeError(f"column {self._name!r} holds text in some parts of the table and numbers in others")
@@ -275,9 +275,10 @@ _KEYS = 3
 def is_partitioned_by_person(partitions: Partitions, key: bytes) -> bool:
     """Whether no person has rows in two parts of a table.
 
-    What `partitioned_by` declares, and a fit takes as given: where it is wrong, a person counts once in each part. For
-    the data owner: the answer is not private, nor is how long it takes. Hashes of ids under a secret key leave the
-    parts, at most a million at a time, in about as many passes over the ids as there are millions of people, or more.
+    It checks the declaration `partitioned_by`, which a fit takes as given: if it is wrong, a person counts once in each
+    part. For the data owner: the answer is not private, nor is how long it takes. Hashes of ids under a secret key
+    leave the parts, at most a million at a time, in about as many passes over the ids as there are millions of people,
+    or more.
 
     Parameters
     ----------

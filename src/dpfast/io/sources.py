@@ -1,4 +1,4 @@
-"""What kind of source a table is, and the files that a path stands for.
+"""The kind of source of a table, and the files of a path.
 
 A library is asked about its tables only where somebody has imported it. A table of Arrow's that is *held*, as Arrow's
 own and Polars' frames are, has an order of rows and can be read again. A *query*, a relation of DuckDB or a lazy frame,
@@ -51,17 +51,17 @@ def is_held(table: object) -> bool:
 
 
 def is_query(table: object) -> bool:
-    """Whether the rows of what `is_arrow` come in no order that holds."""
+    """Whether the rows of a table accepted by `is_arrow` come in no fixed order."""
     return is_arrow(table) and not (is_held(table) or is_dataset(table) or is_reader(table))
 
 
 def streams_once(table: object) -> bool:
-    """Whether what `is_arrow` can be read a single time, or may be."""
+    """Whether a table accepted by `is_arrow` can be read only once, or perhaps so."""
     return is_arrow(table) and not (is_held(table) or is_dataset(table) or is_lazy_frame(table) or is_relation(table))
 
 
 def tables_of(several: Iterable[Any], name: str) -> Iterator[Any]:
-    """Iterate over tables that make up one; neither text, nor a file twice, nor a query that was not to be seen."""
+    """Iterate over tables that make up one; refuse text, a file given twice, and a query from an iterator."""
     is_listed = isinstance(several, list | tuple)
     if is_listed:
         paths = [one for one in several if is_path(one)]
@@ -96,7 +96,7 @@ def is_dask(table: object) -> bool:
 
 
 def check_no_dask(table: object) -> None:
-    """Refuse a Dask collection where rows are put in order, which may lie in several of its partitions."""
+    """Refuse a Dask collection for rows to be put in order: they may lie in several of its partitions."""
     if is_dask(table):
         raise TypeError(
             "a table in long form, whose rows are put in order, cannot be a Dask collection: compute it first, or give "
@@ -105,7 +105,7 @@ def check_no_dask(table: object) -> None:
 
 
 def check_listed(item: object, name: str) -> None:
-    """Refuse an item of a list that is text and no path: it may be somebody's, whom the error of a path would quote."""
+    """Refuse an item of a list that is text and no path: it may be somebody's, and a path's error would quote it."""
     if not isinstance(item, str) or Path(item).suffix in FORMATS:
         return
     problem = f"{name} holds text; real numbers are needed, or paths that end in {', '.join(FORMATS)}"
@@ -160,7 +160,7 @@ def file_format(file: Path, name: str) -> str:
 
 
 def _is_instance(library: str, names: Sequence[str], table: object) -> bool:
-    """Whether an object is of a library's class, which is so only where somebody has imported it."""
+    """Whether an object is of a library's class; true only if the library has been imported."""
     module = sys.modules.get(library)
     return module is not None and isinstance(table, tuple(getattr(module, name) for name in names))
 

@@ -1,11 +1,11 @@
-"""What states are called: the public mapping from any hashable objects to the integers from 0.
+"""Names of states: the public mapping from any hashable objects to the integers from 0.
 
-Gymnasium's observation spaces become finitely many states, by what is declared and by nothing that was observed. An
-observation is taken apart into integers: those of a `Discrete`, `MultiDiscrete` or `MultiBinary` space as they are, for
-each entry of a `Box` the number of its bin, and for a `Tuple` or `Dict` those of its parts, one after another. A state
-is the tuple of these; of a `Discrete` space alone it is the integer, counted from its `start`. Every part is looked up
-on its own: what lies outside of its space is no state, and never the name of another one. An entry of a `Box` beyond
-its outermost edges is in the first or the last bin, as rows are held to their bounds; NaN is in none.
+Gymnasium's observation spaces become finitely many states, by declarations and by nothing observed. An observation is
+taken apart into integers: those of a `Discrete`, `MultiDiscrete` or `MultiBinary` space as they are, for each entry of
+a `Box` the number of its bin, and for a `Tuple` or `Dict` those of its parts, one after another. A state is the tuple
+of these; of a `Discrete` space alone it is the integer, counted from its `start`. Every part is looked up on its own:
+what lies outside of its space is no state, and never the name of another one. An entry of a `Box` beyond its outermost
+edges is in the first or the last bin, as rows are clipped to their bounds; NaN is in none.
 
 Gymnasium is not imported: whoever has a space has done so.
 """

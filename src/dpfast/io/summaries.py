@@ -1,4 +1,4 @@
-"""Tables of what was estimated: one form for all that has a `summary`, as pandas' frame and as columns of files."""
+"""Tables of estimates: one form for all objects with a `summary`, as pandas' frame and as columns of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Columns of estimates by the names of what they are of, and what stands above them."""
+    """Columns of estimates by the names of their items, and the header above them."""
 
     #: Levels of the index, and columns, by name; of equal length.
     index: Columns
@@ -42,7 +42,7 @@ class Estimates:
 
 
 def header_lines(attrs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a header says, by what it says it of."""
+    """Yield the lines of a header, each with its label first."""
     if "estimator" in attrs:
         yield "estimator", str(attrs["estimator"])
     if "n" in attrs:

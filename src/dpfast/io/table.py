@@ -2,8 +2,8 @@
 
 Every pass over one table must give the rows of the first, or fits would pair people with what others left.
 
-All tables are held to the number of their rows. An iterable of the caller's makes its blocks anew each time, so of
-those the rows are compared too, by a checksum that does not depend on how they are cut into blocks.
+All tables are checked against the number of their rows. An iterable of the caller's makes its blocks anew each time, so
+of those the rows are compared too, by a checksum that does not depend on how they are cut into blocks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpfast.kernels.columns import Rows, kept, numbers_of
 
 
 class Deferred(NamedTuple):
-    """What is given to a fit in the place of a table, or of labels: how they are read."""
+    """Replaces a table, or labels, in a fit: it defines their reading."""
 
     read: Callable[[], Any]
 
@@ -53,7 +53,7 @@ def one_table() -> Iterator[None]:
 
 
 def passes_over(X: Any, Y: Any) -> Passes:
-    """Return what is known of earlier passes over a table, and the outcomes that go with it."""
+    """Return the record of earlier passes over a table, and the outcomes that go with it."""
     several = _OPEN.get()
     for x, y, passes in several or []:
         if x is X and y is Y:
@@ -65,7 +65,7 @@ def passes_over(X: Any, Y: Any) -> Passes:
 
 
 class Passes:
-    """What a table held when it was first read to its end: the data owner's."""
+    """Row count and checksums of a table at its first reading to the end: the data owner's."""
 
     def __init__(self, *, compares_rows: bool) -> None:
         self._compares_rows = compares_rows
@@ -139,7 +139,7 @@ class Table:
     arrays: tuple[NDArray[Any], NDArray[Any] | None] | None = None
     stream: Stream | None = None
     partitions: Partitions | None = None
-    #: Whether a pass costs no reading, by the kind of what was given: whether a frame is one array hangs on its dtypes.
+    #: Whether a pass costs no reading. The kind of table decides, not its layout: a frame's depends on its dtypes.
     is_at_hand: bool = True
 
     @property
@@ -221,7 +221,7 @@ class Table:
 
 
 def groups_of(table: object, groups: Any) -> Any:
-    """Return `groups` as they were given, or what stands for those that lie with the parts of a table."""
+    """Return `groups` as given, or the placeholder for groups that lie with the parts of a table."""
     return table.groups if groups is None and isinstance(table, Partitions) else groups
 
 
@@ -252,7 +252,7 @@ def _mapped(rows: Rows, block_map: BlockMap | None) -> Rows:
 
 
 def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
-    """Learn the widths of anything `blocks` reads, or of what is in parts; no more than a first block is read.
+    """Read the widths of any table for `blocks`, or of one in parts; no more than a first block is read.
 
     A frame of several blocks or dtypes is made one array if it `may_copy`.
     """
@@ -270,7 +270,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
 
 
 def _opened(X: Any, Y: Any, may_copy: bool) -> Table | None:
-    """Open what lies here; None if it is a stream of no blocks, whose widths are unknown."""
+    """Open a local table; None for a stream of no blocks, with unknown widths."""
     x = in_memory(X, "X", may_copy=may_copy)
     y = None if Y is None else in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
     if x is not None and (Y is None or y is not None):

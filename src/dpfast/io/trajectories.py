@@ -35,7 +35,7 @@ class Trajectories:
     states : array_like of int (n_steps,)
         The state of every step, one trajectory after the other, from 0 to ``n_states - 1``. Copied; int32 stays so.
     rewards : array_like (n_steps,)
-        The reward received on leaving (or, where a terminal state is recorded, on being in) that state; finite, below
+        The reward received on leaving that state (or on being in it, for a recorded terminal state); finite, below
         1e200 in size. Copied; float32 stays so.
     offsets : array_like of int (n_trajectories + 1,)
         Where each trajectory begins, and at last ``n_steps``; every trajectory has a step.
@@ -56,8 +56,8 @@ class Trajectories:
     Raises
     ------
     TypeError, ValueError
-        If kinds or lengths do not fit, a trajectory is empty, a state is unknown or a reward is not finite. Messages
-        do not say whose trajectory it is, nor what is in it.
+        If kinds or lengths do not fit, a trajectory is empty, a state is unknown or a reward is not finite. Messages do
+        not name the trajectory's owner, nor quote anything in it.
 
     Examples
     --------
@@ -265,8 +265,8 @@ class Trajectories:
     ) -> Trajectories:
         """Roll out a policy in a Gymnasium environment.
 
-        The states recorded are those an action was taken in, each with the reward of that action; `truncated` says
-        which trajectories did not terminate.
+        The recorded states are those of actions, each with the reward of its action; `truncated` marks the trajectories
+        that did not terminate.
 
         Parameters
         ----------
@@ -435,7 +435,7 @@ class Trajectories:
 
 @quiet
 def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states: int) -> sources.Flat:
-    """Return arrays as kernels read them, or raise; whose trajectory is at fault is not said."""
+    """Return arrays as kernels read them, or raise; the owner of a trajectory at fault is not named."""
     state = _vector("states", states, "iu", "integers (or declare others: see StateEncoder)")
     reward = _vector("rewards", rewards, "fiub", "real numbers")
     offset = _vector("offsets", offsets, "iu", "integers")

@@ -1,7 +1,7 @@
 """Trajectories as people have them, as flat steps: episodes, frames, Parquet files, Gymnasium, Minari.
 
-What is returned is checked where `dpfast.io.trajectories` takes it; states that are not declared are -1 here.
-None of the libraries is imported: whoever has their objects has done so, and pyarrow is imported to read a file.
+`dpfast.io.trajectories` checks the returned values; undeclared states are -1 here. None of the libraries is imported:
+whoever has their objects has done so, and pyarrow is imported to read a file.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _integers(values: list[Any]) -> list[int]:
 
 
 def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
-    """Flatten a long table whose rows are in any order: it is read once, some rows at a time."""
+    """Flatten a long table with rows in any order: it is read once, some rows at a time."""
     if names.step is None and is_unordered(table):
         raise TypeError("frame is a query, whose rows come in no fixed order: name the column of steps, step=...")
     rows = _frame_rows(table, names, encoder) if is_frame(table) else _table_rows(table, names, encoder)
@@ -227,7 +227,7 @@ class _Rows(NamedTuple):
         )
 
     def after(self, start: int) -> _Rows:
-        """Return the rows from `start` on, as copies: what is before need not stay in memory."""
+        """Return the rows from `start` on, as copies: rows before need not stay in memory."""
         return _Rows._make(None if one is None else one[start:].copy() for one in self)
 
     def flat(self, names: Names, stop: int) -> Flat:
@@ -278,7 +278,7 @@ def _rows_of(
 
 
 def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], Iterator[tuple[ArrowBatch, float]]]]]:
-    """Iterate over the files, or the one stream, of a table: what messages call it, its schema and its batches."""
+    """Iterate over the files, or the one stream, of a table: its name in messages, its schema and its batches."""
     if is_path(table):
         for file in table_files(table, "path"):
             if file_format(file, "path") != "parquet":
@@ -313,7 +313,7 @@ def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:
 
 
 def _check_listable(kind: Any, name: str) -> None:
-    """Refuse a type whose distinct values Arrow cannot list."""
+    """Refuse a type if Arrow cannot list its distinct values."""
     pyarrow = sys.modules["pyarrow"]
     if not pyarrow.types.is_dictionary(kind):
         problem = f"column {name!r} must hold states that can be told apart, got {kind}"
@@ -369,7 +369,7 @@ def from_gymnasium(
 
 
 def minari_episodes(given: Any) -> tuple[Iterable[Any], Any]:
-    """Return the episodes of what is a Minari dataset, one episode or several, and the space that it declares."""
+    """Return the episodes of a Minari dataset, one episode or several, and the space that it declares."""
     if hasattr(given, "iterate_episodes"):
         return given.iterate_episodes(), given.observation_space
     if is_episode(given):

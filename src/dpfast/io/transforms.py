@@ -37,7 +37,7 @@ _THIRDS = 64
 
 @dataclass(frozen=True)
 class Transform(Derived, ABC):
-    """What is made of one column of numbers with limits."""
+    """A transform of one column of numbers with limits."""
 
     column: Number
     limits: tuple[Limits, ...] = field(init=False, repr=False, compare=False)
@@ -57,21 +57,21 @@ class Transform(Derived, ABC):
         return (self.column,)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: columns within their limits."""
+        """Return its encoding: columns within their limits."""
         with np.errstate(all="ignore"):
             return _within(self._values(_held(self.column, batch)[0]), self.limits)
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse what its own parameters cannot be."""
+        """Refuse invalid parameters of its own."""
 
     @abstractmethod
     def _limits(self, low: float, high: float) -> Iterable[Limits]:
-        """Return limits of what is made of numbers within these."""
+        """Return limits of the transform of numbers within these."""
 
     @abstractmethod
     def _values(self, values: FloatArray) -> Sequence[FloatArray]:
-        """Return what is made of numbers within their limits."""
+        """Return the transform of numbers within their limits."""
 
 
 class Log(Transform):
@@ -99,7 +99,7 @@ class Log(Transform):
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
         return (self.name,)
 
     def _check(self) -> None:
@@ -152,7 +152,7 @@ class Polynomial(Transform):
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
         return tuple(f"{self.name}[{k}]" for k in range(1, self.degree + 1))
 
     def _check(self) -> None:
@@ -205,7 +205,7 @@ class Spline(Transform):
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes."""
+        """Names of its encoded columns."""
         return tuple(f"{self.name}[{k}]" for k in range(1, len(self.knots) + self.degree + 1))
 
     def _check(self) -> None:
@@ -269,7 +269,7 @@ class Spline(Transform):
 
 @dataclass(frozen=True, init=False)
 class Interaction(Derived):
-    """The products of what several columns become, each of one with each of the others.
+    """The products of several encoded columns, each of one with each of the others.
 
     Numbers are clipped to their limits first. Of categories alone, products are indicators of pairs of levels, and stay
     codes as a `Category` does.
@@ -325,7 +325,7 @@ class Interaction(Derived):
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of what it becomes: the last column's change fastest."""
+        """Names of its encoded columns: those of the last column change fastest."""
         return tuple(map(":".join, product(*(column.encoded_names for column in self.columns))))
 
     @property
@@ -334,7 +334,7 @@ class Interaction(Derived):
         return all(isinstance(column, Category) for column in self.columns)
 
     def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return what it becomes: columns within their limits."""
+        """Return its encoding: columns within their limits."""
         with np.errstate(all="ignore"):
             of_each = [_held(column, batch) for column in self.columns]
             return _within((reduce(np.multiply, several) for several in product(*of_each)), self.limits)
@@ -410,7 +410,7 @@ def _legendre(values: FloatArray, degree: int) -> Iterator[FloatArray]:
 
 
 def _held(column: Single, batch: Entries) -> list[FloatArray]:
-    """Return what a column becomes, clipped to its limits."""
+    """Return the encoding of a column, clipped to its limits."""
     assert column.limits is not None
     return _within(column.encode(batch), column.limits)
 

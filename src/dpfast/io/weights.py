@@ -7,17 +7,17 @@ Proof that any release stays private. Let T be that map, and M any mechanism tha
 of rows. T looks at one row and its weight at a time, and at W, which is public: nothing in it depends on another row,
 on the sum of the weights or on the largest. So T of two neighbouring tables, in which one person's rows and weights are
 replaced, come or go, is two neighbouring tables with the same rows for everybody else, to the bit, and M of them is
-private at the same (epsilon, delta). No bound changes: rows are held to theirs once they are weighed. As r <= 1, also
-in floating point, where roots, products and quotients are rounded monotonously, no weight makes a row longer.
+private at the same (epsilon, delta). No bound changes: rows are clipped to theirs once they are weighted. As r <= 1,
+also in floating point, where roots, products and quotients are rounded monotonously, no weight makes a row longer.
 
-In the units of the weights, what is summed is W times larger: the sum of w x x' has the sensitivity sqrt(2) W Bx^2
-under replace-one, that of w x y' has 2 W Bx By. Both are attained, by rows at their bounds that weigh W and are
+In the units of the weights, the sums are W times larger: the sum of w x x' has the sensitivity sqrt(2) W Bx^2 under
+replace-one, that of w x y' has 2 W Bx By. Both are attained, by rows at their bounds that have weight W and are
 orthogonal, or opposite in their outcomes: the bounds of rows without weights, times sqrt(W).
 
 How many rows there are stays what it was, public or not; the sum of the weights is private. A mean or an intercept
-hangs on it: for these a constant column is added to the rows before they are weighed, a public map of each row as
-clipping to limits is. It then holds the roots of the weights, within the constant, and the sum of their squares is
-released, where it is, as that of any other column.
+depends on it: for these a constant column is added to the rows before they are weighted, a public map of each row as
+clipping to limits is. It then holds the roots of the weights, within the constant. The sum of their squares, if
+released, is released like that of any other column.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def weighed(
     may_copy: bool = False,
     row_map: RowMap | None = None,
 ) -> tuple[Any, Any]:
-    """Return a table whose rows, and their outcomes, are weighed: arrays, or blocks that are weighed as they are read.
+    """Return a table with weighted rows and outcomes: arrays, or blocks that are weighted as they are read.
 
     `weights` has one for each row, aligned with it; those beyond `most`, the public bound, count as much as it does,
     unless it `clips` none. Rows pass through a public `row_map` first. ValueError if a weight is not finite or below 0,
@@ -77,7 +77,7 @@ def weighed(
 
 
 class _Weighed:
-    """Blocks of weighed rows and outcomes, read anew each time."""
+    """Blocks of weighted rows and outcomes, read anew each time."""
 
     def __init__(self, X: Any, Y: Any, roots: FloatArray, row_map: RowMap | None) -> None:
         self._tables, self._roots, self._row_map = (X, Y), roots, row_map
@@ -119,6 +119,6 @@ def _roots(weights: Any, most: float, *, clips: bool) -> FloatArray:
     if not np.all(np.isfinite(given) & (given >= 0.0)):
         raise ValueError("sample_weight must hold finite numbers of at least 0")
     if not clips and not np.any(given):
-        # Only where nothing is private: with noise, this would tell of all people at no cost.
+        # Only where nothing is private: with noise, this would reveal something of all people at no cost.
         raise ValueError("sample_weight must not be zero for all rows")
     return np.sqrt((np.minimum(given, most) if clips else given) / most)

@@ -29,7 +29,7 @@ Columns = Mapping[str, Any]
 
 
 def tabulated(index: Columns, columns: Columns) -> DataFrame:
-    """Return a frame whose index has the names of what is tabulated."""
+    """Return a frame with the names of the tabulated items as its index."""
     pandas = optional("pandas", "summary")
     # A label may be a tuple, as a state is: it is one label all the same.
     levels = [pandas.Index(labels, name=name, tupleize_cols=False) for name, labels in index.items()]
@@ -124,7 +124,7 @@ def shown_cell(entry: object) -> str:
 
 
 def csv_bytes(table: Columns) -> bytes:
-    """Write CSV: floats as the shortest decimals that read back to the same bits, nothing where nothing is known."""
+    """Write CSV: floats as the shortest decimals that read back to the same bits, unknown values as nothing."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(inert, map(str, table)))
@@ -141,7 +141,7 @@ def parquet_bytes(table: Columns) -> bytes:
 
 
 def json_bytes(table: Columns) -> bytes:
-    """Write JSON: a list of rows, null where nothing is known, and what else JSON has no number for as documents do."""
+    """Write JSON: a list of rows, null for unknown values, and other values without a JSON number as in documents."""
     rows = (
         {name: None if entry != entry else spelled_out(_plain(entry)) for name, entry in zip(table, row, strict=True)}
         for row in _rows(table)
@@ -178,7 +178,7 @@ def markdown_lines(table: Columns) -> list[str]:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table whose entries are text, which is shown as it is."""
+    """Return the lines of a table with entries of text, shown as they are."""
     lines = [f"| {' | '.join(map(plain_markdown, row))} |" for row in (header, *rows)]
     return [lines[0], f"| {' | '.join(['---'] * len(header))} |", *lines[1:]]
 

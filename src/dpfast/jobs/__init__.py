@@ -1,4 +1,4 @@
-"""Batch jobs: a TOML file that says what to read, fit, spend and write."""
+"""Batch jobs: a TOML file says what to read, fit, spend and write."""
 
 from dpfast.jobs.outputs import OutputError
 from dpfast.jobs.run import check, plan, run

@@ -23,7 +23,7 @@ FORMATS = tuple(_WRITERS)
 
 @dataclass(frozen=True)
 class Formats:
-    """What is written of every table and of every picture."""
+    """The file formats of every table and of every picture."""
 
     tables: tuple[str, ...]
     pictures: tuple[str, ...]
@@ -32,12 +32,12 @@ class Formats:
 
     @classmethod
     def read(cls, output: Mapping[str, Any]) -> Formats:
-        """Read ``formats`` and ``plots``, where they are given: by default the usual ones that can be written.
+        """Read ``formats`` and ``plots`` if they are given; the default is the usual ones that can be written.
 
         Raises
         ------
         ImportError
-            If one is asked for that no installed library writes.
+            If no installed library writes a requested one.
         """
         plots, named = output.get("plots"), output.get("formats")
         if named is None:
@@ -60,7 +60,7 @@ class Formats:
 
 
 def _missing(file_format: str) -> Library | None:
-    """Return what would write a format, if that cannot be imported."""
+    """Return the missing library that writes a format, if it cannot be imported."""
     writer = _WRITERS[file_format]
     if writer is None:
         return None

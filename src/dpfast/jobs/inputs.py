@@ -52,7 +52,7 @@ class Files:
         return cls(tuple(here / path for path in paths))
 
     def found(self, declared_format: str | None) -> list[Path]:
-        """Return the files there are, which are of one format, and of that which was declared."""
+        """Return the existing files, all of one format: the declared one."""
         files = [file for path in self.declared for file in table_files(path, "[input] path")]
         formats = {file_format(file, "[input] path") for file in files}
         if "npy" in formats:

@@ -1,4 +1,4 @@
-"""What jobs fit: each family says in its ``job.py`` how, as `KINDS`, one for each of its estimators."""
+"""The kinds of jobs: each family declares them in its ``job.py`` as `KINDS`, one for each of its estimators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Fact = tuple[str, str]
 
 
 class Data(Protocol):
-    """What a job says of its people."""
+    """The declaration of a job's people."""
 
     @property
     def files(self) -> list[Path]:
@@ -42,11 +42,11 @@ class Data(Protocol):
         """Return the sizes that plans take, as far as they are known."""
 
     def facts(self) -> list[Fact]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
 
 
 class Form(Protocol):
-    """A way in which tables hold people: the sections that declare it, and how they are read."""
+    """The layout of people in tables: its sections in a job file, and its readers."""
 
     @property
     def sections(self) -> tuple[Key, ...]:
@@ -65,7 +65,7 @@ _ANY_ERROR = 1e100
 
 
 class Kind(ABC):
-    """What is particular to jobs of one estimator."""
+    """The part of jobs that is particular to one estimator."""
 
     #: Its name in job files.
     KIND: ClassVar[str]
@@ -79,7 +79,7 @@ class Kind(ABC):
     PEOPLE: ClassVar[str] = "n"
 
     def parameters(self, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
-        """Return the estimator's parameters, from what is given in [estimator] and what is declared of the data."""
+        """Return the estimator's parameters, from the [estimator] section and the declarations of the data."""
         return dict(given)
 
     @abstractmethod
@@ -88,14 +88,14 @@ class Kind(ABC):
 
     @abstractmethod
     def tables(self, model: Any, job: Job) -> dict[str, Results]:
-        """Return what was released, and what follows from it, as tables by name."""
+        """Return the released values, and results computed from them, as tables by name."""
 
     @abstractmethod
     def figures(self, model: Any, job: Job) -> dict[str, Axes]:
         """Return pictures of it by name; called only where matplotlib is installed."""
 
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
-        """Refuse what a fit would refuse of the parameters: a plan does, which needs public sizes only."""
+        """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""
         stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
         asked = inspect.signature(self.ESTIMATOR.plan).parameters
         sizes = data.sizes()
@@ -105,7 +105,7 @@ class Kind(ABC):
             self._planned(stand_in, parameters, people | sizes | {"target": _ANY_ERROR})
 
     def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
-        """Return the error to expect, from what is declared and public sizes besides."""
+        """Return the error to expect, from declarations and other public sizes."""
         stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
         sizes = data.sizes() | dict(given)
         for name, one in inspect.signature(self.ESTIMATOR.plan).parameters.items():
@@ -130,13 +130,13 @@ class Kind(ABC):
 
     @cached_property
     def description(self) -> Table:
-        """What a job file of this kind holds: what checks, schema and template are made from."""
+        """The content of a job file of this kind: the source of checks, schema and template."""
         sections = [*self.FORM.sections, *self._own_sections()]
         return Table(tuple(sections), f"A job for dpfast: {self.summary}")
 
     @property
     def summary(self) -> str:
-        """What its estimator says of itself first."""
+        """The first sentence of its estimator's docstring."""
         return (self.ESTIMATOR.__doc__ or "").partition("\n")[0]
 
     def _own_sections(self) -> Iterator[Key]:
@@ -200,11 +200,11 @@ _OUTPUT = Table(
 
 
 def public_size(parameters: Mapping[str, Any], data: Any) -> int | None:
-    """Return the number of people, where that is public and was declared or found in the headers of files."""
+    """Return the number of people if it is public and was declared or found in the headers of files."""
     n_rows: int | None = getattr(data, "n_rows", None)
     return n_rows if parameters["adjacency"] == "replace_one" else None
 
 
 def kinds() -> dict[str, Kind]:
-    """Return what jobs fit, by name."""
+    """Return the kinds of jobs, by name."""
     return {kind.KIND: kind for module in registry.parts("job") for kind in module.KINDS}

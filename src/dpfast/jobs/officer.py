@@ -20,7 +20,7 @@ _NOT_PROMISED = (
 
 
 def first_page(job: Job, model: Any) -> list[Part]:
-    """Return what was promised, to whom, what was spent, by which computations, and what could void it."""
+    """Return the promise, its recipients, the spending, the computations, and the facts that could void the promise."""
     ledger = model.ledger
     kept = guarantee_of(model.releases_, model.privacy_spent_) == str(model.privacy_spent_)
     promise = plain_words(model.privacy_spent_) if kept else "nothing: see what could void it"
@@ -56,7 +56,7 @@ def _computations(releases: tuple[Release, ...]) -> dict[str, list[Any]]:
 
 
 def _voids(job: Job, model: Any) -> Iterator[tuple[str, str]]:
-    """Yield what a promise hangs on that no computer can check, and what has voided it already."""
+    """Yield the assumptions of a promise that no computer can check, and the facts by now against it."""
     if any(one.reproducible for one in model.releases_):
         yield "voided", "the noise came from a seed: whoever has it can take the noise off"
     if not all(one.guaranteed for one in model.releases_):

@@ -1,7 +1,7 @@
-"""What a job leaves behind: results, model and report, as one folder that is there whole or not at all.
+"""The outputs of a job: results, model and report, in one folder that is there whole or not at all.
 
-Nothing is in it but what was released and what is public: under add/remove no number of people, and in no case the size
-of a table that was read, or the time that reading took.
+It contains released values and public numbers only. Under add/remove it has no number of people. In no case has it the
+size of a table, or the time taken to read it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def is_pending(job: Job, *, force: bool = False) -> bool:
 
 
 def _written(folder: Path) -> dict[str, Any]:
-    """Return what a job has left in a folder, by its own account; nothing where that cannot be read."""
+    """Return the record of the job that wrote a folder; empty if it cannot be read."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -85,7 +85,7 @@ def _written(folder: Path) -> dict[str, Any]:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """Return the files of a folder that the job which wrote it lists, its record last: no others are ever removed."""
+    """Return the files of a folder that its job's record lists, the record last: no others are ever removed."""
     files = _written(folder).get("files")
     own = [path for path in folder.iterdir() if isinstance(files, list) and path.name in files and not path.is_dir()]
     return sorted(own, key=lambda path: path.name == RECORD)
@@ -126,7 +126,7 @@ def _irreplaceable(folder: Path, why: str | None) -> OSError:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Yield where a path is, and the links that it leads over."""
+    """Yield the resolved place of a path, and the links on the way."""
     while True:
         here = Path(os.path.realpath(path.parent))
         place = here / path.name
@@ -167,19 +167,19 @@ def unfinished(job: Job) -> bool:
 
 
 def _identity(job: Job) -> bytes:
-    """Return a hash of what a job is and of when its tables were last changed; it tells nothing of either."""
+    """Return a hash of a job's content and of its tables' times of change; it reveals nothing of either."""
     tables = [(str(file), file.stat().st_mtime_ns, file.stat().st_ctime_ns) for file in job.data.files]
     return hashlib.sha256(json.dumps([job.digest, tables]).encode()).hexdigest().encode()
 
 
 class Outputs(transaction.Bracket["Outputs"]):
-    """Where a job works: a hidden folder beside that of its results, locked, made before anything is spent.
+    """A job's working folder: hidden, beside that of its results, locked, made before anything is spent.
 
     It holds the model from when all is drawn, before the ledger has committed: whoever is killed from then on leaves it
     for the next start, which completes it. On leaving `with`, a fitted model's results are written and put in their
     place, whatever was raised after the fit. A model that is not solved stays for the next start. Otherwise nothing is
-    left behind. Entering raises OSError if the folder cannot be made, or another run has it; leaving raises OutputError
-    if writing fails, which says where the outputs are.
+    left behind. Entering raises OSError if the folder cannot be made, or another run has it. Leaving raises OutputError
+    if writing fails; the error gives the place of the outputs.
     """
 
     def __init__(self, job: Job) -> None:
@@ -215,7 +215,7 @@ class Outputs(transaction.Bracket["Outputs"]):
                 raise _irreplaceable(folder, error.strerror) from None
 
     def keep(self, model: Any) -> None:
-        """Keep a model that has all its releases: called before the ledger commits, so that nothing is raised."""
+        """Keep a model that has all its releases: called before the ledger commits, so it raises nothing."""
         if model is self.model:
             # What fails is tried again, once it is solved.
             with contextlib.suppress(Exception):
@@ -321,7 +321,7 @@ class Outputs(transaction.Bracket["Outputs"]):
 
 
 def _foreign(folder: Path) -> list[Path]:
-    """Return what is in a folder of outputs and was not written by the job that wrote it."""
+    """Return the files in a folder of outputs that its job did not write."""
     own = _listed(folder)
     return [path for path in sorted(folder.iterdir()) if path not in own]
 
@@ -361,7 +361,7 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
 
 
 def _figures(job: Job, model: Any) -> dict[str, Any]:
-    """Draw the results and, where a ledger is shared with other jobs, what it has spent."""
+    """Draw the results and, if a ledger is shared with other jobs, its spending."""
     figures: dict[str, Any] = dict(job.kind.figures(model, job))
     if job.ledger_path is not None:
         figures[LEDGER] = model.ledger.plot()
@@ -369,7 +369,7 @@ def _figures(job: Job, model: Any) -> dict[str, Any]:
 
 
 class _Said(NamedTuple):
-    """What is written of a fit besides its tables and pictures."""
+    """The outputs of a fit besides its tables and pictures."""
 
     facts: list[tuple[str, str]]
     #: Why not, where public numbers alone do not tell.
@@ -377,7 +377,7 @@ class _Said(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, model: Any) -> _Said:
-        """Return it; expected with the people there are, where that is public, or with enough of them."""
+        """Return it; the expectation is for the number of people, if it is public, or for enough of them."""
         try:
             expected: Plan | str = job.plan()
         except ValueError as error:
@@ -388,7 +388,7 @@ class _Said(NamedTuple):
 def _parts(
     job: Job, model: Any, said: _Said, results: dict[str, Any], images: dict[str, dict[str, bytes]]
 ) -> list[Part]:
-    """Return what the job did, for people to read."""
+    """Return the job's report, for people to read."""
     made = [("file", job.path.name), ("sha256", job.digest), ("estimator", type(model).__name__)]
     settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
     ledger = model.ledger
@@ -422,7 +422,7 @@ def _parts(
 
 
 def _record(job: Job, model: Any, said: _Said) -> dict[str, Any]:
-    """Return what the job did, for programs to read."""
+    """Return the job's record, for programs to read."""
     ledger = model.ledger
     names = ("feature_names", "outcome_names", "states", "targets")
     return {
@@ -454,7 +454,7 @@ def _parameters(job: Job) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Return what JSON has a way to write: arrays as lists, and constraints and losses as Python shows them."""
+    """Return values that JSON can write: arrays as lists, and constraints and losses as Python shows them."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):

@@ -64,7 +64,7 @@ _TARGETS_SAY = (
 
 @dataclass(frozen=True)
 class Panel:
-    """What a job says of its panel."""
+    """The declaration of a job's panel."""
 
     files: list[Path]
     n_pre: int | str
@@ -113,7 +113,7 @@ class Panel:
         return {"n_periods": len(self.periods)} | ({"n_pre": n_pre} if isinstance(n_pre, int) else {})
 
     def facts(self) -> list[Fact]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
         lies = [("periods", ", ".join(self.periods))] if self.long is None else [("treated", str(self.treated))]
         return [*lies, ("intervention", f"n_pre = {self.n_pre}"), ("targets", ", ".join(self.targets) or "none")]
 

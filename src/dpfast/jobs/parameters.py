@@ -39,7 +39,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Changes:
-    """What keys have that their signature does not tell."""
+    """Facts on keys that their signature lacks."""
 
     #: Values in the place of those of a type hint.
     values: Mapping[str, Values] = field(default_factory=dict)
@@ -134,7 +134,7 @@ def _options_of_union(arguments: Collection[Any], classes: Collection[type], say
 
 
 def objects_of(classes: tuple[type, ...]) -> Variants:
-    """Return tables that stand for objects: the name of their class, and the arguments that make one."""
+    """Return tables that stand for objects: the name of their class, and the arguments of its constructor."""
     tables = {}
     for cls in classes:
         docstring = inspect.cleandoc(cls.__doc__ or "")

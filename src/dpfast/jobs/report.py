@@ -1,4 +1,4 @@
-"""A job's report: one content, as Markdown and as HTML, which is one file that loads nothing.
+"""A job's report: one content, as Markdown and as HTML. The HTML is one file and loads nothing.
 
 Names of columns, states and targets are whatever the job declared: they are escaped in both.
 """
@@ -33,7 +33,7 @@ class Part:
 
 
 def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> str:
-    """Return the report as Markdown, which shows those pictures that are files beside it."""
+    """Return the report as Markdown, with the pictures that are files beside it."""
     lines = [f"# {plain_markdown(title)}", ""]
     for part in parts:
         lines += ["---", ""] if part == Part(part.title) else []
@@ -115,5 +115,5 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
 
 
 def _cut(rows: Sequence[object], total: int) -> str:
-    """Say where a table is not shown whole."""
+    """State that a table is not shown whole, if so."""
     return "" if len(rows) == total else f" (the first {len(rows)} of {total} rows)"

@@ -57,7 +57,7 @@ _PEOPLE = Table(
 
 @dataclass(frozen=True)
 class OwnerColumn:
-    """Who owns the rows, where people own several: the column that says so, and most rows of a person that count."""
+    """The owners of rows, if people own several: the column of ids, and the most rows of a person that count."""
 
     id: str
     max_rows: int
@@ -65,7 +65,7 @@ class OwnerColumn:
 
 @dataclass(frozen=True)
 class Declared:
-    """What is declared of columns, whose names may be a pattern."""
+    """The declaration of columns, with names or a pattern."""
 
     kind: type[Number | Boolean | Category]
     options: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a job says of its rows, a person each unless `people` says otherwise."""
+    """The declaration of a job's rows, a person each unless `people` is declared."""
 
     #: Tables with named columns; or those of X and of Y, one after the other, for .npy.
     files: list[Path]
@@ -111,11 +111,11 @@ class Rows:
         return self.columns.encode(self.files, progress)
 
     def owners(self) -> RowOwners | None:
-        """Return whose each row is, where people own several."""
+        """Return the owner of each row, if people own several."""
         return None if self.people is None else RowOwners(self.files, self.people.id)
 
     def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
-        """Return what estimators take as rows and outcomes: a stream of both, or files of arrays."""
+        """Return rows and outcomes for estimators: a stream of both, or files of arrays."""
         if self.columns is not None:
             return self.encoded(progress), None
         return self.files[0], self.files[1] if len(self.files) > 1 else None
@@ -143,7 +143,7 @@ class Rows:
         return widths if self.people is None else widths | {"max_rows": self.people.max_rows}
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
         people = self.people and ("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most")
         named = (("features", self.feature_names), ("outcomes", self.outcome_names))
         names = [(f"{what} ({len(those)})", ", ".join(those)) for what, those in named if those]
@@ -273,7 +273,7 @@ _MISSING = "What stands for a missing entry; by default there must be none."
 
 
 def _columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None) -> Either:
-    """Return what may be said of a column, the arguments of its class; where it has no limits, why."""
+    """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit."""
     tables = {}
     for name in only:
         kind = _KINDS[name]
@@ -327,7 +327,7 @@ def _resolved(declared: Mapping[str, Mapping[str, Declared]], files: list[Path])
 
 
 def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> list[str] | None:
-    """Return the columns that a name or a pattern stands for; None of a pattern, where there is no table to look at."""
+    """Return the columns of a name or a pattern; None for a pattern if there is no table to look at."""
     is_pattern = any(sign in name for sign in "*?[")
     if first is None:
         return None if is_pattern else [name]
@@ -343,7 +343,7 @@ def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> lis
 
 
 def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-    """Return parameters with the limits of features, where they are declared, as box_x."""
+    """Return parameters with the limits of features, if they are declared, as box_x."""
     if data.box is None:
         return dict(given)
     if "box_x" in given:

@@ -1,10 +1,10 @@
 """Run a job: check, read, release, write.
 
-Rows are read once for every sum that a fit asks for; where people own several, the column of their ids is read before.
+Rows are read once for every sum that a fit needs. If people own several, the column of their ids is read before.
 
 A job that stops before its noise is drawn has spent nothing and is run again from the start. The exact sums it had so
-far are not kept: they are private, and a file of them would be one more thing to protect. What it has released is kept:
-started again, it completes that, and pays nothing.
+far are not kept: they are private, and a file of them would be one more thing to protect. A job keeps its
+releases: started again, it completes them, and pays nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
     force : bool, default False
         Replace outputs, and make a new release even if this very job has made one: it costs its budget again.
     progress : bool, default True
-        Show the bytes read in each pass, where tqdm is installed and a terminal is watching; under add/remove only
-        that something is read, and for how long.
+        Show the bytes read in each pass, if tqdm is installed and the output is a terminal; under add/remove only the
+        fact of reading and its duration.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def check(path: Path) -> str:
 
 
 def plan(path: Path, people: int | None = None, target: float | None = None) -> str:
-    """Say what error a job is expected to have, how many people it needs and what its ledger is charged.
+    """Report a job's expected error, the number of people it needs and the charge to its ledger.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def plan(path: Path, people: int | None = None, target: float | None = None) -> 
     people : int, optional
         How many there are; by default what [plan] says, or as many as are needed.
     target : float, optional
-        The error that people are counted for; by default what [plan] says, or that of the estimator's own plan.
+        The error to count people for; the default is the one in [plan], or that of the estimator's own plan.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def plan(path: Path, people: int | None = None, target: float | None = None) -> 
 
 
 def _charge(job: Job) -> str:
-    """Say what the ledger is charged and how often that fits into it; BudgetExceeded if it does not."""
+    """Report the charge to the ledger and the number of times it fits; BudgetExceeded if it does not."""
     if job.ledger_path is None:
         return f"costs {job.cost}, of a ledger of its own"
     is_there = job.ledger_path.exists()
@@ -196,9 +196,9 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Have a request to end the process undo what an interrupt undoes: what was not drawn is given back.
+    """Make a request to end the process act as an interrupt: the cost of noise not drawn is given back.
 
-    Whoever handles that signal otherwise, or runs jobs in other threads, keeps to that.
+    An existing other handler of that signal stays in force, and so it does if jobs run in other threads.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -233,7 +233,7 @@ class _Passes:
 
 @contextmanager
 def _progress(job: Job, wanted: bool) -> Iterator[Callable[[int], object] | None]:
-    """Count bytes of each pass, of fixed numbers of rows at a time; where these are private, only that some are."""
+    """Count bytes of each pass, a fixed number of rows at a time; if bytes are private, only mark progress."""
     if not wanted or find_spec("tqdm") is None:
         yield None
         return

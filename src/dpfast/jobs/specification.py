@@ -104,12 +104,12 @@ class Job:
 
     @property
     def unit(self) -> Unit:
-        """Whose data the job's guarantee is for."""
+        """The unit that the job's guarantee protects."""
         return "row" if getattr(self.data, "max_rows", None) is None else "person"
 
     @property
     def known_people(self) -> int | None:
-        """How many there are, where that is public and files say it before they are read."""
+        """The number of people, if it is public and files give it before they are read."""
         return public_size(self.parameters, self.data)
 
     def plan(self, n: int | None = None, target: float | None = None) -> Plan:
@@ -135,7 +135,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _kind(content: Mapping[str, Any]) -> Kind:
-    """Return the kind of a job, which decides what else it holds."""
+    """Return the kind of a job, which decides its other sections."""
     known = kinds()
     sections = [section.name for kind in known.values() for section in kind.description.keys]
     refuse_unknown((), content, list(dict.fromkeys(sections)))
@@ -150,7 +150,7 @@ def _kind(content: Mapping[str, Any]) -> Kind:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    """Hash what decides a release: the order of features and outcomes counts, that of other keys does not.
+    """Hash the inputs of a release: the order of features and outcomes counts, the order of other keys does not.
 
     The seed is left out: it would be found again by trying.
     """

@@ -59,7 +59,7 @@ def _section(place: tuple[str, ...], key: Key) -> Iterator[str]:
 
 
 def _key(key: Key, *, is_comment: bool) -> Iterator[str]:
-    """Yield what a key is for, and the key with a value."""
+    """Yield the purpose of a key, and the key with a value."""
     yield from _comment(key.says)
     yield from _explained(key.values)
     is_set = key.example is not None or key.default is REQUIRED
@@ -68,7 +68,7 @@ def _key(key: Key, *, is_comment: bool) -> Iterator[str]:
 
 
 def _explained(values: Values) -> Iterator[str]:
-    """Yield what tables that may stand in the place of a value are made of."""
+    """Yield the contents of tables that may replace a value."""
     for variants in _variants(values):
         for name, table in variants.tables.items():
             yield from _comment(f'{{ kind = "{name}" }}: {table.says}', "#   ")

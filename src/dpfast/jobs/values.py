@@ -1,4 +1,4 @@
-"""What a key of a job file accepts: from one description, checks, an editor's schema and a commented template."""
+"""Accepted values of a job file's key: from one description, checks, an editor's schema and a commented template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCHEMAS = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class Values(ABC):
-    """Some values of TOML, and what is made of them."""
+    """Some values of TOML, and their conversion."""
 
     #: What they are, in messages: "must be ...".
     words: str
@@ -33,7 +33,7 @@ class Values(ABC):
         return isinstance(value, self.TYPE)
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what is made of a value that fits; TypeError or ValueError, naming section and key."""
+        """Return the converted value if it fits; TypeError or ValueError, naming section and key."""
         return value
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Values(ABC):
         """Return one as it is written."""
 
     def taken(self, place: Place, value: object) -> Any:
-        """Return what is made of any value; if it does not fit, TypeError, or ValueError of words."""
+        """Return the converted value; if it does not fit, TypeError, or ValueError for words."""
         if not self.fits(value):
             kind = ValueError if isinstance(value, str) else TypeError
             raise kind(f"{said(place)} must be {self.words}, got {_shown(value)}")
@@ -101,7 +101,7 @@ class Words(Values):
         return isinstance(value, str) and value in self.accepted
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what the word stands for."""
+        """Return the value of the word."""
         return self.accepted[value]
 
     def schema(self) -> Schema:
@@ -132,7 +132,7 @@ class Lists(Values):
         return f"a list of {items}" if self.length is None else f"a list of {self.length} {items}"
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return the list, or the tuple, of what is made of its items."""
+        """Return the list, or the tuple, of its converted items."""
         if self.length not in (None, len(value)):
             raise ValueError(f"{said(place)} must be {self.words}, got {len(value)}")
         if not all(map(self.item.fits, value)):
@@ -191,7 +191,7 @@ class Either(Values):
         return any(option.fits(value) for option in self.options)
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what the kind that it is of makes of it."""
+        """Return the value as its kind converts it."""
         return next(option for option in self.options if option.fits(value)).read(place, value)
 
     def schema(self) -> Schema:
@@ -224,7 +224,7 @@ class Key:
 
     @property
     def schema(self) -> Schema:
-        """What an editor is told."""
+        """The schema for an editor."""
         usual = {} if self.usual is None else {"default": json.loads(self.usual)}
         return self.values.schema() | {"description": self.says} | usual
 
@@ -243,7 +243,7 @@ class Table(Values):
     TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what is made of each key; refuse one that is not known, or is missing."""
+        """Return the converted value of each key; refuse an unknown key, or a missing one."""
         refuse_unknown(place, value, [key.name for key in self.keys], self.elsewhere)
         found = {}
         for key in self.keys:
@@ -282,7 +282,7 @@ class Named(Values):
     TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what is made of each value."""
+        """Return each value converted."""
         return {name: self.made((*place, name), self.item.taken((*place, name), one)) for name, one in value.items()}
 
     def schema(self) -> Schema:
@@ -305,7 +305,7 @@ class Variants(Values):
     TYPE = Mapping
 
     def read(self, place: Place, value: Any) -> Any:
-        """Return what the table of its kind makes of it."""
+        """Return the value as the table of its kind converts it."""
         kind = value.get("kind", self.usual(value) if self.usual else None)
         if kind is None:
             raise ValueError(f"{section(place)} lacks the key 'kind', one of {', '.join(map(repr, self.tables))}")
@@ -333,7 +333,7 @@ class Variants(Values):
 def refuse_unknown(
     place: Place, given: Iterable[str], accepted: Sequence[str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse a key that is not known, and name the nearest one that is."""
+    """Refuse an unknown key, and name the nearest known one."""
     for key in given:
         if key in accepted:
             continue

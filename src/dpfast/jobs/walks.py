@@ -55,7 +55,7 @@ _TRAJECTORIES = Table(
 
 @dataclass(frozen=True)
 class Walks:
-    """What a job says of its trajectories."""
+    """The declaration of a job's trajectories."""
 
     files: list[Path]
     #: Files as declared, if they can be read in blocks.
@@ -97,7 +97,7 @@ class Walks:
         return Trajectories(states[order], rewards[order], offsets, self.n_states, encoder=self.encoder)
 
     def _steps(self, batch: Batch, numbers: dict[Hashable, int]) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """Return of each row whose it is, the state, -1 for one that is not declared, the reward and its place."""
+        """Return for each row its owner, the state (-1 for an undeclared one), the reward and its place."""
         steps = np.zeros(len(batch)) if self.order is None else batch.numbers(self.order)
         return numbered_column(batch, self.id, numbers), self._codes(batch), batch.numbers(self.reward), steps
 
@@ -114,7 +114,7 @@ class Walks:
         return {"n_states": self.n_states}
 
     def facts(self) -> list[Fact]:
-        """Return what is public of them, for a report."""
+        """Return the public facts on them, for a report."""
         listed = f"the whole numbers from 0 to {self.n_states - 1}"
         if self.encoder is not None:
             listed = ", ".join(map(str, self.encoder.states))
