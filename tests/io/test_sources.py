@@ -216,12 +216,14 @@ def test_files_without_rows(frame, tmp_path):
 
 
 def test_the_reading_thread_ends_with_the_iteration(frame, tmp_path):
-    path = write(frame, tmp_path / "t.parquet")
+    path, others = write(frame, tmp_path / "t.parquet"), threading.enumerate()
     stream = blocks(path)
     for _ in range(2):
         next(stream)
+    started = set(threading.enumerate()) - set(others)
     stream.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("dpfast-read")]
+    assert started
+    assert not started & set(threading.enumerate())
 
 
 @pytest.mark.parametrize("start", [b"", b"PK\x03\x04", b"\x80\x04K\x01.", b"\x93NUMPY\x01\x00\x09\x00{'descr':"])
