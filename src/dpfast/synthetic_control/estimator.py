@@ -446,16 +446,16 @@ class SyntheticControl(Placebos, PrivateEstimator):
         `row_bound`. They do not cover sampling error of the outcomes, donors unlike the target, the shrinkage of the
         ridge, or the effect of clipping donors to `row_bound`. With "private", the longer rows are clipped: fewer of
         them, the less noise there is. If clipped donors behave unlike the others, limits are too narrow for the
-        prediction from unclipped rows. In the worst of 38 kinds of panels, with a centre far from most donors, 90%
-        limits covered 62%.
+        prediction from unclipped rows. Of 38 kinds of panels that were measured, one with a centre far from most donors
+        had 90% limits that covered 62%.
 
         If lambda/2 is below `noise_floor_`, the prediction without noise may depend on directions of the panel hidden
         in the noise. If no direction clearly exceeds the noise, the limits are those of a ratio with a noisy
-        denominator (Fieller [3]_). A target may visibly have a component in hidden directions: more than expected by
-        chance, and more than 2% of its norm. Then its limits are wider. They include the ratio's limits for this
-        component, and its largest contribution if hidden directions are no larger after the intervention than before. A
-        smaller component is neither detected nor covered. At a ridge of at least twice that floor no direction is
-        hidden.
+        denominator (Fieller 1954, in the references of the class). A target may visibly have a component in hidden
+        directions: more than expected by chance, and more than 2% of its norm. Then its limits are wider. They include
+        the ratio's limits for this component, and its largest contribution if hidden directions are no larger after the
+        intervention than before. A smaller component is neither detected nor covered. At a ridge of at least twice that
+        floor no direction is hidden.
 
         With "output" they cover at least `level`. The effect of noise in the weights depends on the donors' later
         outcomes. These are private, and assumed to be at the ends of the range. (With one or two donors and Gaussian
