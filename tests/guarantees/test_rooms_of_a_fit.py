@@ -72,21 +72,21 @@ def entered(fit):
     return sorted(name.removeprefix(package) for name in files if name.startswith(package)), calls
 
 
-#: Most files and calls: a little above what was measured. Noise decides how many steps some solvers take, so a figure
-#: is the median of several fits.
+#: Most files and calls: a little above what was measured. Noise decides how many steps some solvers take, up to half as
+#: many again, so a figure is the least of several fits.
 MOST = {
     "ridge": (36, 1_520),
     "ridge with two steps": (46, 7_500),
-    "classifier": (57, 7_000),
-    "panel": (44, 3_200),
-    "policy": (33, 3_300),
+    "classifier": (57, 6_900),
+    "panel": (44, 3_000),
+    "policy": (33, 3_100),
     "sparse": (53, 15_000),
 }
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_goes_through_few_rooms(name):
-    files, calls = sorted((entered(FITS[name]) for _ in range(5)), key=lambda found: found[1])[2]
+    files, calls = min((entered(FITS[name]) for _ in range(9)), key=lambda found: found[1])
     print(f"{name}: {len(files)} files, {calls} calls")
     most_files, most_calls = MOST[name]
     assert len(files) <= most_files, files
