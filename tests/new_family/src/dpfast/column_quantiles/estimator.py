@@ -19,7 +19,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator.base import Fitted, PrivateEstimator, Solved, Summed
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 
@@ -89,7 +89,7 @@ class ColumnQuantiles(PrivateEstimator):
         """Tabulate the quantiles, a row a feature."""
         check_is_fitted(self)
         features = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return tabulated({"feature": features}, {"estimate": self.quantiles_})
+        return Estimates({"feature": features}, {"estimate": self.quantiles_}, self._header()).frame()
 
     @classmethod
     def plan(cls, n: int, n_features: int, *, target: float = 0.1, **parameters: Any) -> Plan:

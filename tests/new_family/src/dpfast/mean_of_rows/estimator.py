@@ -19,7 +19,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator.base import Fitted, PrivateEstimator, Solved, Summed
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
-from dpfast.io.writing import tabulated
+from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.statistics import gram
@@ -85,7 +85,7 @@ class MeanOfRows(PrivateEstimator):
         """Tabulate the mean, a row a feature."""
         check_is_fitted(self)
         features = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return tabulated({"feature": features}, {"mean": self.mean_})
+        return Estimates({"feature": features}, {"mean": self.mean_}, self._header()).frame()
 
     @classmethod
     def plan(cls, n: int, n_features: int, *, target: float = 0.1, **parameters: Any) -> Plan:
