@@ -970,3 +970,13 @@ def test_no_dtype_of_a_column_decides_how_many_steps_there_are():
             fitted = model.fit(table, y)
             assert fitted.n_steps_ > 3
             assert fitted.coef_.tobytes() == model.fit(counts, outcome).coef_.tobytes()
+
+
+@pytest.mark.parametrize("penalty", [0.0, 3.0, 30.0])
+def test_a_declared_ridge_is_that_of_the_table_whatever_its_columns_correlate(penalty):
+    rng = np.random.default_rng(0)
+    x = (0.9 * rng.normal(size=(20_000, 1)) + 0.436 * rng.normal(size=(20_000, 4))) * [0.125, 0.1, 0.05, 0.02]
+    y = 1.0 + x @ [4.0, -2.4, 6.0, 9.0] + 0.5 * rng.normal(size=20_000)
+    options = {"bound_x": 1.0, "bound_y": 6.0, "ridge": penalty, "random_state": 0}
+    private, exact = (MultiOutcomeRidge(epsilon, 1e-6, **options).fit(x, y).coef_ for epsilon in (100.0, np.inf))
+    np.testing.assert_allclose(private, exact, atol=0.06)

@@ -488,7 +488,7 @@ class Fit:
         """Return X'X about the rows' mean, made feasible, for rows in units."""
         back = descent.inverse(coordinates.whitening)
         xx = descent.without_constant(coordinates.resolved(), has_constant=self.mechanism.fit_intercept)
-        return back.T @ xx @ back
+        return back @ xx @ back.T
 
     def _told(
         self,
