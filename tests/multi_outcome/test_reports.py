@@ -222,3 +222,24 @@ def test_the_header_says_what_is_public_and_the_share_that_is_explained():
     assert "n" not in private
     assert len(private["r_squared"]) == 1
     assert "r_squared" not in ridge(refine=0).fit(x, y).summary().attrs
+
+
+@pytest.mark.parametrize("kind", ["correlated", "skewed", "rare"])
+@pytest.mark.parametrize("n", [500, 100_000])
+def test_the_share_that_is_explained_is_only_shown_where_it_is_known(kind, n):
+    rng, shown = np.random.default_rng(0), []
+    for seed in range(12):
+        x = rng.normal(size=(n, 5))
+        if kind == "correlated":
+            x = 0.9 * rng.normal(size=(n, 1)) + 0.436 * x
+        elif kind == "skewed":
+            x = np.minimum(np.exp(x), 12.0)
+        else:
+            x[:, :2] = rng.random((n, 2)) < (0.02, 0.05)
+        y = 1.0 + x @ [0.5, -0.3, 0.4, 0.0, 0.2] + rng.normal(size=n)
+        bounds = {"bound_x": 8.0 if kind == "skewed" else 4.5, "bound_y": 10.0, "fit_intercept": True}
+        told = ridge(3.0, random_state=seed, **bounds).fit(x, y).summary().attrs
+        exact = np.var(x @ [0.5, -0.3, 0.4, 0.0, 0.2]) / np.var(y)
+        shown += [one - exact for one in told.get("r_squared", {}).values()]
+    assert np.all(np.abs(shown) < 0.12)
+    assert len(shown) < 6 if n == 500 else len(shown) > 6

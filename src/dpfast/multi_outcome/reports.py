@@ -30,6 +30,8 @@ Target = Literal["population", "least_squares", "ridge"]
 LEVEL = 0.95
 #: What is drawn of features whose ranges differ so many times.
 RANGES, UNLIKE = "coefficient for the whole range of its feature", 10.0
+#: Standard error that R-squared has at most, where it is shown.
+R_SQUARED = 0.03
 UNKNOWN = "X'X is not told from its noise: nothing is known of errors"
 
 
@@ -82,7 +84,8 @@ class CoefficientReports(LinearEstimator):
             sampling; ``std_privacy``, the standard deviation of `coef_` from the privacy noise alone, about the target
             "ridge", NaN of the intercept. For a feature hidden by noise all are NaN. For an intercept with unknown
             error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
-            public, privacy, level and target of the limits, and ``r_squared`` if the residual variance is known.
+            public, privacy, level and target of the limits, and ``r_squared`` by outcome, if the residual variance is
+            known and the standard error of ``r_squared`` is at most 0.03.
 
         Raises
         ------
@@ -160,13 +163,15 @@ class CoefficientReports(LinearEstimator):
             columns["estimate"][unknown, 0] = self.intercept_[unknown]
         columns["std_privacy"] = self._coefficients(self.coef_std_, np.nan)
         note = UNKNOWN if np.isnan(self.coef_std_).all() and np.isnan(law.center).all() else None
-        header = self._header(level=level, target=target, r_squared=self._r_squared(scale, law), note=note)
+        r_squared = self._r_squared(scale, law, is_released=residual_std is None)
+        header = self._header(level=level, target=target, r_squared=r_squared, note=note)
         return self._tabulated(columns, header, names)
 
-    def _r_squared(self, scale: FloatArray | None, law: Posterior) -> dict[str, float] | None:
-        """Return the explained part of outcomes' variance, by name; None if released numbers do not determine it.
+    def _r_squared(self, scale: FloatArray | None, law: Posterior, *, is_released: bool) -> dict[Any, float] | None:
+        """Return the explained part of outcomes' variance, by name; None if any has a larger error than `R_SQUARED`.
 
-        Released squares of residuals, and X'X for what the coefficients explain.
+        The error is that of the residual variance, if it was released, and of the variance that is explained: errors of
+        coefficients may all move it one way.
         """
         if scale is None or len(self._evidence) != 1:
             return None
@@ -176,10 +181,15 @@ class CoefficientReports(LinearEstimator):
         if not math.isfinite(told.n_rows) or len(told.xx) > features or np.isnan(law.center[:, :features]).any():
             return None
         units = np.ones(features) if told.units is None else told.units
-        theta = law.center[:, :features] * units
-        explained = np.einsum("ij,jk,ik->i", theta, linalg.inv(told.inverse), theta) / told.n_rows
-        shares = explained / np.maximum(explained + scale**2, np.finfo(np.float64).tiny)
-        return dict(zip(map(str, self._sides()[1]), shares.tolist(), strict=True))
+        theta, deviation = (one[:, :features] * units for one in (law.center, law.deviation))
+        xx = linalg.inv(told.inverse) / told.n_rows
+        explained = np.sum(theta @ xx * theta, axis=1)
+        off = 2.0 * np.sum(np.abs(theta @ xx) * deviation, axis=1) + deviation**2 @ np.diag(xx)
+        total = np.maximum(explained + scale**2, np.finfo(np.float64).tiny)
+        shares = explained / total
+        residual_noise = scale**2 * told.residual_noise if is_released else np.zeros(len(total))
+        errors = np.hypot((1.0 - shares) * off, shares * residual_noise) / total
+        return dict(zip(self._sides()[1], shares.tolist(), strict=True)) if np.all(errors <= R_SQUARED) else None
 
     @property
     def _names_one_side(self) -> bool:

@@ -264,6 +264,13 @@ class Level(NamedTuple):
     variance: float | None = None
 
 
+class Residuals(NamedTuple):
+    """The variance of outcomes about their linear function, and its standard error by noise as a part of it."""
+
+    variance: FloatArray
+    noise: FloatArray
+
+
 @dataclass(frozen=True)
 class Fit:
     """The stages of a fit of coefficients."""
@@ -290,10 +297,10 @@ class Fit:
         position = yield from self._descend(parts, coordinates, longest, how, Position.start(theta), share)
         found = descent.found(position, how, curved)
         solved = self._solved(found, coordinates)
-        constant, variance = yield from self._last(parts, solved, found, coordinates)
+        constant, residuals = yield from self._last(parts, solved, found, coordinates)
 
         def told() -> Regression:
-            return self._told(solved, constant, found, coordinates, variance, how.n_steps)
+            return self._told(solved, constant, found, coordinates, residuals, how.n_steps)
 
         return told
 
@@ -430,7 +437,7 @@ class Fit:
 
     def _last(
         self, parts: Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
-    ) -> Generator[Query, Release, tuple[Level, FloatArray | None]]:
+    ) -> Generator[Query, Release, tuple[Level, Residuals | None]]:
         """Estimate the mean of residuals, and of their squares; in units except for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
@@ -461,15 +468,15 @@ class Fit:
             level = descent.constant(level, level_variance, mean, mean_variance)
             level_variance = min(level_variance, mean_variance)
             level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
-        variance = None
+        residuals = None
         if parts.squares is not None:
             limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
             noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), (outcomes,))
             released = yield Query("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit), limit)
             # Residuals below the noise may be as large as it.
             squares = np.maximum(released.values["sum"], noise.deviation)
-            variance = squares / max(self.rows - len(found.theta), 1.0)
-        return Level(level, level_variance), variance
+            residuals = Residuals(squares / max(self.rows - len(found.theta), 1.0), noise.deviation / squares)
+        return Level(level, level_variance), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
@@ -496,7 +503,7 @@ class Fit:
         level: Level,
         found: descent.Found,
         coordinates: Coordinates,
-        variance: FloatArray | None,
+        residuals: Residuals | None,
         n_steps: int,
     ) -> Regression:
         """Return the solution from the releases, for rows in their original units."""
@@ -521,9 +528,11 @@ class Fit:
             (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
             least_signal=self.rows / float(np.trace(xx)),
             n_rows=self.rows,
-            **(self._told_of_constant(level, center, solved, found, coordinates)),
+            residual_noise=0.0 if residuals is None else residuals.noise,
+            **self._told_of_constant(level, center, solved, found, coordinates),
             **own.of_evidence(row_map.scale, features),
         )
+        variance = None if residuals is None else residuals.variance
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
             lost = descent.lost(evidence.xy, evidence.covariance[0], xx)

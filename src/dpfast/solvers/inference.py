@@ -83,6 +83,7 @@ class Evidence:
     level: FloatArray | float = 0.0
     level_noise: FloatArray | float = 0.0
     n_rows: float = math.inf  # that the level is a mean of
+    residual_noise: FloatArray | float = 0.0  # standard error of a released residual variance, as a part of it, (l,)
 
     @property
     def prominence(self) -> float:
