@@ -107,6 +107,7 @@ def multi_outcome():
     for label, epsilon, options in (
         ("no privacy", np.inf, {}),
         ("one covariance for all", 1.0, {}),
+        ("refine=0", 1.0, {"refine": 0}),
         ("nonnegative=True", 1.0, {"nonnegative": True}),
         ("mechanism='independent'", 1.0, {"mechanism": "independent"}),
         ("mechanism='projection', public labels", 1.0, {"mechanism": "projection", "public_labels": True}),

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from catalogue import FITS, SOME, people
+from catalogue import FITS, RELATED, SOME, people
 from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 
@@ -63,6 +63,20 @@ def test_every_fit_is_summed_up_in_a_frame_by_what_was_estimated(name, tmp_path)
     assert table.attrs.get("n", 60) in (60, 20, 40)
     assert "..." not in str(table).splitlines()[len(table.attrs) :]
     write_table(table, tmp_path / "table.csv")
+
+
+def test_nothing_kept_says_how_many_people_there_are_where_that_is_private():
+    """Of two tables the header and what it is made from differ in nothing but what was released."""
+    private = {name: fit for name, fit in RELATED.items() if fit.estimator.adjacency == "add_remove"}
+    assert len(private) > len(FITS) / 2
+    for name, fit in private.items():
+        headers = []
+        for n in (60, 61):
+            model = fit(*people(n))
+            if hasattr(model, "summary"):
+                headers.append({k: v for k, v in model.summary().attrs.items() if k in ("estimator", "n", "unit")})
+                assert model._n_public is None, name
+        assert headers == headers[:1] * len(headers), name
 
 
 @pytest.mark.parametrize("name", [*FITS][::9])
