@@ -575,11 +575,12 @@ def coverage(people, epsilon, fits=200, **options):
         x = rng.uniform(-0.4, 0.4, (people, 5))
         y = x @ true + rng.normal(0.0, 0.15, people)
         model = MultiOutcomeRidge(epsilon, 1e-6, bound_x=0.9, bound_y=1.0, **options).fit(x, y)
-        squares = np.linalg.lstsq(x, y)[0]
-        ridge = np.linalg.solve(x.T @ x + model.ridge_ * np.eye(5), x.T @ y)
+        centred = x - x.mean(axis=0)
+        squares = np.linalg.lstsq(centred, y)[0]
+        ridge = np.linalg.solve(centred.T @ centred + model.ridge_ * np.eye(5), centred.T @ y)
         scale = {} if model.residual_std_ is not None else {"residual_std": 0.15}
         for target, sought in (("population", true), ("least_squares", squares), ("ridge", ridge)):
-            table = model.summary(target=target, **scale)
+            table = model.summary(target=target, **scale).drop(index="(intercept)")
             held[target] += np.mean((table.low <= sought) & (sought <= table.high)) / fits
             if target == "population":
                 said.append(np.mean(table.p_value.to_numpy()[3:] < 0.05))
