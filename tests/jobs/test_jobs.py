@@ -606,14 +606,20 @@ run(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGTERM, signal.SIGINT])
-def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how, folder):
-    path = write_job(folder, changed())
+def stopped_while_reading(path, how):
+    """Run a job, send it a signal while it reads its table, and return the process once it has ended."""
     command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
         assert job.stdout.readline() == b"reading\n"
         job.send_signal(how)
-        assert job.wait(timeout=60) != 0
+        job.wait(timeout=60)
+        return job
+
+
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGTERM, signal.SIGINT])
+def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how, folder):
+    path = write_job(folder, changed())
+    assert stopped_while_reading(path, how).returncode != 0
     left = left_behind(folder)
     # What is killed cannot tidy up: the hidden folder stays, for the next start.
     assert left == ({".fit.partial"} if how == signal.SIGKILL else set())
@@ -624,11 +630,7 @@ def test_a_job_that_is_stopped_leaves_nothing_and_nothing_that_is_in_the_way(how
 def test_a_job_that_is_asked_to_end_gives_back_what_was_not_drawn(folder):
     ledger = {"path": "people.json", "epsilon": 1.5, "delta": 1e-5}
     path = write_job(folder, changed(privacy={"ledger": ledger}))
-    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
-        assert job.stdout.readline() == b"reading\n"
-        job.terminate()
-        assert job.wait(timeout=60) != 0
+    assert stopped_while_reading(path, signal.SIGTERM).returncode != 0
     assert Ledger.open(folder / "people.json").remaining.epsilon == 1.5
 
 
@@ -674,11 +676,7 @@ def test_a_signal_that_is_handled_already_is_left_alone(monkeypatch, folder, cap
 def test_what_a_killed_job_reserved_is_kept_until_its_owner_says_what_becomes_of_it(folder, capsys):
     ledger = {"path": "people.json", "epsilon": 1.5, "delta": 1e-5}
     path = write_job(folder, changed(privacy={"ledger": ledger}))
-    command = [sys.executable, "-c", STOPPED_WHILE_READING, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
-        assert job.stdout.readline() == b"reading\n"
-        job.kill()
-        job.wait(timeout=60)
+    job = stopped_while_reading(path, signal.SIGKILL)
     assert Ledger.open(folder / "people.json").remaining.epsilon == 0.5
     assert main(["fit", str(path)]) == 3
     said = "a process that has ended still holds budget (epsilon 1, delta 1e-06, replace-one, since "
