@@ -410,13 +410,13 @@ def looked_up(n=1000):
 
 @case("residual_step: rows with codes")
 def residuals_of_codes(n=1000):
-    from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums
+    from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
     from dpfast.statistics.rows import RowMap
 
     block, rng = coded_block(n, 5, 4, 20), np.random.default_rng(1)
     step = ResidualStep(rng.normal(size=(85, 1)), RowMap(bound=3.0), RowMap(bound=3.0), rng.normal(size=(85, 85)))
     thread, y = ThreadSums(step, Clip(2.0, step.shape)), rng.normal(size=(n, 1))
-    thread.takes_codes(block.layout)
+    thread.begin_coded(coded_tables(step, block.layout))
     kernel = thread.kernel
 
     def call():

@@ -39,7 +39,7 @@ from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapo
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
-from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums
+from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
 from dpfast.statistics.rows import RowMap
 from fuzz_targets import Draw, target
 
@@ -492,7 +492,7 @@ def mapped_rows(draw: Draw) -> None:
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
 
 
-@target("kernels.residual_step", "statistics.residuals")
+@target("kernels.residual_step", "kernels.coded_step", "statistics.residuals")
 def residuals_of_codes(draw: Draw) -> None:
     sizes_of = [draw.integer(1, 9) for _ in range(draw.integer(1, 4))]
     p, m, n, k = draw.integer(0, 9), draw.choice((1, 1, 3, 9)), draw.choice((1, 2, 8, 65, 130)), draw.integer(1, 20)
@@ -507,10 +507,16 @@ def residuals_of_codes(draw: Draw) -> None:
     held, found = Clip(draw.positive(1e-3, 1e3), step.shape), []
     for _ in range(2):
         thread = ThreadSums(step, held, level=draw.choice(LEVELS))
-        assert thread.takes_codes(layout)
+        thread.begin_coded(coded_tables(step, layout))
         cut = draw.integer(0, n)
         for start, stop in ((0, cut), (cut, n)):
-            assert thread.kernel.add_coded(block.numbers, block.codes, y, start, stop) == residual_step.ADDED
+            left_out = np.ones(stop - start, np.uint8)
+            if thread.coded is not None:
+                status = thread.coded.add(block.numbers, block.codes, y, start, stop, left_out)
+                assert status == residual_step.ADDED
+            rows = block[start + np.flatnonzero(left_out)]
+            of_rows = rows.numbers, rows.codes, y[start + np.flatnonzero(left_out)]
+            assert thread.kernel.add_coded(*of_rows, 0, len(rows)) == residual_step.ADDED
         found.append(thread.taken())
     assert found[0] == found[1]
 

@@ -306,6 +306,16 @@ MIXED = CodeLayout(13, places=(0, 5, 12), firsts=(1, 6), levels=(4, 6))
 CODES_ALONE = CodeLayout(9, places=(), firsts=(0, 4), levels=(4, 5))
 
 
+def products_of(step, layout):
+    """Tables of look-ups, which rows are read by that are not read by pairs of levels."""
+    return coded_tables(step, layout).products
+
+
+def begin_coded(thread, tables):
+    options = {"block_rows": thread.kernel.block_rows, "level": thread.kernel.level}
+    thread.kernel.begin_coded(CodedMapKernel(*tables, **options))
+
+
 def coded_rows(rng, layout, n=101):
     """Numbers and codes, some of them no level, and rows beyond every bound."""
     x = rng.normal(size=(n, len(layout.places))) * 10.0 ** rng.uniform(-3.0, 2.0, (n, 1))
@@ -334,13 +344,13 @@ def test_rows_with_codes_are_those_of_their_plain_twin_at_every_vector_width(lev
         theta, whitening = rng.normal(size=(d + constant, outcomes)), rng.normal(size=(k, d + constant))
         step = ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, bool(constant), **options)
         y = np.sign(rng.normal(size=(101, outcomes))) if options.get("link") else rng.normal(size=(101, outcomes))
-        held, tables = Clip(0.8, step.shape), coded_tables(step, layout)
+        held, tables = Clip(0.8, step.shape), products_of(step, layout)
         rows = [(block.numbers[i].tolist(), [int(codes[i]) for codes in block.codes], y[i]) for i in range(101)]
         parts = [coded_part(step, held, tables, layout.places, *row, 2.0) for row in rows]
         sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
         numbers = ColumnBlock(list(block.numbers.T)) if layout.places else block.numbers
         for thread in (sums, sizes):
-            assert thread.takes_codes(layout)
+            begin_coded(thread, tables)
             for start, stop in ((0, 1), (1, 70), (70, 101)):
                 assert thread.kernel.add_coded(numbers, block.codes, y, start, stop) == residual_step.ADDED
         products, squares, n_beyond = sums.kernel.take()
@@ -356,7 +366,7 @@ def test_integers_of_rows_with_codes_are_held_to_their_bound_whatever_the_tables
     rng = np.random.default_rng(12)
     step = ResidualStep(rng.normal(size=(13, 2)), maps_of(rng, MIXED)[1], RowMap(bound=3.0), rng.normal(size=(13, 13)))
     held, y = Clip(0.8, step.shape), 100.0 * rng.normal(size=(101, 2))
-    block, tables = coded_rows(rng, MIXED), coded_tables(step, MIXED)
+    block, tables = coded_rows(rng, MIXED), products_of(step, MIXED)
     for _ in range(3):
         wild = {name: 10.0 ** rng.uniform(0, 9) * rng.normal(size=np.shape(getattr(tables, name))) for name in WEIGHTS}
         kernel = ThreadSums(step, held).kernel
@@ -375,7 +385,7 @@ def test_rows_with_codes_that_do_not_fit_are_refused():
     rng = np.random.default_rng(13)
     step = ResidualStep(rng.normal(size=(13, 1)), RowMap(bound=2.0), RowMap(bound=3.0), rng.normal(size=(2, 13)))
     block, y, thread = coded_rows(rng, MIXED), rng.normal(size=(101, 1)), ThreadSums(step, Clip(0.8, step.shape))
-    assert thread.takes_codes(MIXED)
+    begin_coded(thread, products_of(step, MIXED))
     kernel = thread.kernel
     with pytest.raises(IndexError):
         kernel.add_coded(block.numbers, block.codes, y, 0, 102)
@@ -386,9 +396,9 @@ def test_rows_with_codes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="another number of columns"):
         kernel.add_coded(block.numbers, block.codes, np.hstack([y, y]), 0, 10)
     with pytest.raises(ValueError, match="other shapes"):
-        CodedMapKernel(*coded_tables(step, MIXED)._replace(absent=np.zeros(3)))
+        CodedMapKernel(*products_of(step, MIXED)._replace(absent=np.zeros(3)))
     with pytest.raises(ValueError, match="other shapes"):
-        kernel.begin_coded(CodedMapKernel(*coded_tables(step, MIXED), block_rows=3))
+        kernel.begin_coded(CodedMapKernel(*products_of(step, MIXED), block_rows=3))
     with pytest.raises(ValueError, match="not been begun"):
         ThreadSums(step, Clip(0.8, step.shape)).kernel.add_coded(block.numbers, block.codes, y, 0, 10)
     for value, table in ((np.nan, block.numbers), (np.inf, y)):

@@ -56,6 +56,20 @@ class FixedPoint:
         high, low = np.asarray(self.high[index]), np.asarray(self.low[index])
         return FixedPoint(high, low, self.exponent)
 
+    def in_units(self, exponent: int) -> FixedPoint:
+        """Return the same values on a finer grid; OverflowError if one leaves 128 bits."""
+        if exponent == self.exponent:
+            return self
+        shift, largest = self.exponent - exponent, 1 << 127
+        if shift < 0:
+            raise ValueError(f"a grid of exponent {exponent} is coarser than one of {self.exponent}")
+        integers = [self.integer(index) << shift for index in np.ndindex(self.shape)]
+        if any(not -largest <= integer < largest for integer in integers):
+            raise OverflowError("an exact sum has left the range of 128 bits")
+        flat = np.empty(len(integers), object)
+        flat[:] = integers
+        return FixedPoint.from_integers(flat.reshape(self.shape), exponent)
+
     def __add__(self, other: FixedPoint) -> FixedPoint:
         """Exact sum of two arrays on the same grid; OverflowError if it leaves 128 bits."""
         if not isinstance(other, FixedPoint):

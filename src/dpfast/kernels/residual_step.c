@@ -77,12 +77,6 @@ static void shorten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
     }
 }
 
-#if defined(__clang__) || __GNUC__ >= 12
-#define SHUFFLED(one, other, ...) __builtin_shufflevector(one, other, __VA_ARGS__)
-#else
-#define SHUFFLED(one, other, ...) __builtin_shuffle(one, other, (WORDS){__VA_ARGS__})
-#endif
-
 #define LEVEL(name) name##_baseline
 #define TARGET
 #define WIDTH 2

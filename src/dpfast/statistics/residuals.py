@@ -36,11 +36,12 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.io.people import People
-from dpfast.kernels import residual_step
+from dpfast.kernels import coded_step, residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.row_maps import CodedMapKernel
+from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
+from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.rows import CodedTables, RowMap
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.
@@ -59,6 +60,7 @@ _LARGEST_HALF_OCTAVE = 900
 _PRODUCTS_PER_RANGE = 100_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 2_000_000  # below this, starting a thread costs more than it brings
 _SHORTEST_RANGE, _LONGEST_RANGE = 64, 8_192
+_LONGEST_CODED_RANGE, _PRODUCTS_OF_CODES = 65_536, 64
 
 
 Link: TypeAlias = Literal["identity", "logistic", "softmax", "huber", "quantile"]
@@ -142,8 +144,17 @@ class ResidualStep:
         return *maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
 
 
-def coded_tables(step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
-    """Return the terms of a step's products with rows of a layout, or None if all columns are needed."""
+class StepTables(NamedTuple):
+    """Public tables of a step for rows with codes."""
+
+    #: The terms of products with a row.
+    products: CodedTables
+    #: What replaces them for most rows, where residuals are of squares and tables of pairs are small enough.
+    pairs: PairTables | None
+
+
+def coded_tables(step: ResidualStep, layout: CodeLayout) -> StepTables | None:
+    """Return the tables of a step for rows of a layout, or None if all columns are needed."""
     if step.whitening is None:
         return None
     n_outcomes, n_products = step.theta.shape[1], len(step.whitening)
@@ -152,7 +163,13 @@ def coded_tables(step: ResidualStep, layout: CodeLayout) -> CodedTables | None:
     weights[:, :n_outcomes] = step.theta
     weights[:, first : first + n_products] = step.whitening.T
     row_map = replace(step.map_x, basis=weights[: step.n_features])
-    return CodedTables.of(row_map, layout, weights[-1] if step.constant else None)
+    products = CodedTables.of(row_map, layout, weights[-1] if step.constant else None)
+    if products is None:
+        return None
+    pairs = None
+    if step.link == "identity":
+        pairs = PairTables.of(step.map_x, layout, products, step.shape, step.longest)
+    return StepTables(products, pairs)
 
 
 @dataclass(frozen=True)
@@ -274,7 +291,7 @@ def residual_sizes(
         return total
     assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSizes, step, half_octaves), n_threads)
-    return reduce(operator.add, (part.kernel.take() for part in parts))
+    return reduce(operator.add, (part.taken() for part in parts))
 
 
 def _sums_of(table: io.Table, groups: Any, *, held: Clip, **options: Any) -> ResidualSums:
@@ -293,7 +310,13 @@ def _people_of_part(groups: Any, max_rows: int | None) -> People | None:
 def _add_sums(one: ResidualSums, other: ResidualSums) -> ResidualSums:
     both = one.squares, other.squares
     squares = None if both[0] is None or both[1] is None else both[0] + both[1]
-    return ResidualSums(one.products + other.products, squares, one.n_beyond + other.n_beyond)
+    return ResidualSums(_on_finer_grid(one.products, other.products), squares, one.n_beyond + other.n_beyond)
+
+
+def _on_finer_grid(one: FixedPoint, other: FixedPoint) -> FixedPoint:
+    """Add sums whose units differ by a public power of two."""
+    finest = min(one.exponent, other.exponent)
+    return one.in_units(finest) + other.in_units(finest)
 
 
 def _check_table(
@@ -311,30 +334,38 @@ class ThreadRows:
     """Reader of the rows for one thread."""
 
     kernel: residual_step.ResidualRows
+    #: Adds most rows with codes; the kernel adds the others.
+    coded: coded_step.CodedRows | None = None
 
     def __init__(self, step: ResidualStep) -> None:
         self._step = step
-        self._layout: CodeLayout | None = None
-        self._takes_codes = False
+        self._tables: StepTables | None = None
 
-    def takes_codes(self, layout: CodeLayout) -> bool:
-        """Return whether rows of a layout can be added by their codes, and prepare for them."""
-        if layout != self._layout:
-            tables = coded_tables(self._step, layout)
-            self._layout, self._takes_codes = layout, tables is not None
-            if tables is not None:
-                options: dict[str, Any] = {"block_rows": self.kernel.block_rows, "level": self.kernel.level}
-                self.kernel.begin_coded(CodedMapKernel(*tables, **options))
-        return self._takes_codes
+    def begin_coded(self, tables: StepTables) -> None:
+        """Prepare for rows with codes."""
+        if tables is not self._tables:
+            self._tables = tables
+            options: dict[str, Any] = {"block_rows": self.kernel.block_rows, "level": self.kernel.level}
+            self.kernel.begin_coded(CodedMapKernel(*tables.products, **options))
+            self.coded = None if tables.pairs is None else self._begin_pairs(tables.pairs)
+
+    def _begin_pairs(self, tables: PairTables) -> coded_step.CodedRows | None:
+        raise NotImplementedError
+
+    @property
+    def _map_y(self) -> RowMapKernel:
+        return self._step.map_y.kernel(self._step.theta.shape[1])
 
 
 class ThreadSums(ThreadRows):
     """The sums of one thread."""
 
     kernel: residual_step.ResidualSums
+    coded: coded_step.CodedSums | None = None
 
     def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
         super().__init__(step)
+        self._held = held
         k = 0 if bound_squares is None else _grid_exponent(bound_squares)
         limits = None
         if bound_squares is not None:
@@ -351,19 +382,42 @@ class ThreadSums(ThreadRows):
         squares = None if limits is None else FixedPoint.zeros(held.shape[1:], -k)
         self._sums = ResidualSums(FixedPoint.zeros(held.shape, held.exponent), squares, 0)
 
+    def begin_coded(self, tables: StepTables) -> None:
+        """Prepare for rows with codes."""
+        if tables is not self._tables:
+            self._take_coded()
+        super().begin_coded(tables)
+
+    def _begin_pairs(self, tables: PairTables) -> coded_step.CodedSums | None:
+        held = self._held
+        limits = tables.clip(held.bound, held.squared_bound, held.exponent)
+        if limits is None or self._sums.squares is not None:
+            return None
+        return coded_step.CodedSums(tables, self._map_y, limits, level=self.kernel.level)
+
+    def _take_coded(self) -> None:
+        if self.coded is None:
+            return
+        assert self._tables is not None
+        assert self._tables.pairs is not None
+        by_slot, high, low, n_beyond = self.coded.take()
+        products = self._tables.pairs.total(by_slot, high, low, self._held.bound)
+        self._sums = _add_sums(self._sums, self._sums._replace(products=products, n_beyond=n_beyond))
+
     def make_room(self, n_rows: int) -> None:
         """See to it that so many rows can be added."""
-        if self.kernel.room < n_rows:
+        if self.kernel.room < n_rows or (self.coded is not None and self.coded.room < n_rows):
             self.taken()
 
     def taken(self) -> ResidualSums:
         """Return the exact sums so far."""
         products, squares, n_beyond = self._sums
         more, more_squares, more_beyond = self.kernel.take()
-        products += _wide(more, products.exponent)
+        products = _on_finer_grid(products, _wide(more, self._held.exponent))
         if squares is not None:
             squares += _wide(more_squares, squares.exponent)
         self._sums = ResidualSums(products, squares, n_beyond + more_beyond)
+        self._take_coded()
         return self._sums
 
 
@@ -371,14 +425,34 @@ class ThreadSizes(ThreadRows):
     """The counts of one thread."""
 
     kernel: residual_step.ResidualSizes
+    coded: coded_step.CodedSizes | None = None
 
     def __init__(self, step: ResidualStep, half_octaves: tuple[int, int], level: int = -1) -> None:
         super().__init__(step)
+        self._bins = half_octaves
         first, last = half_octaves
         self.kernel = residual_step.ResidualSizes(*step.kernel_arguments(), first=first, last=last, level=level)
+        self._counts = np.zeros(last - first + 2, np.int64)
+
+    def begin_coded(self, tables: StepTables) -> None:
+        """Prepare for rows with codes."""
+        if tables is not self._tables:
+            self.taken()
+        super().begin_coded(tables)
+
+    def _begin_pairs(self, tables: PairTables) -> coded_step.CodedSizes:
+        first, last = self._bins
+        return coded_step.CodedSizes(tables, self._map_y, first=first, last=last, level=self.kernel.level)
 
     def make_room(self, n_rows: int) -> None:
         """Do nothing: counts have room for any number of rows."""
+
+    def taken(self) -> IntArray:
+        """Return the counts so far."""
+        self._counts += self.kernel.take()
+        if self.coded is not None:
+            self._counts += self.coded.take()
+        return self._counts
 
 
 _Part = TypeVar("_Part", ThreadSums, ThreadSizes)
@@ -390,10 +464,14 @@ def _go_through(
     """Read every row once, in threads that each have a part of their own."""
     parts = [new_part()]
     if whose is None:
+        layout, tables = None, None
         for x, y in table.blocks():
             assert y is not None
             _check_block(x, y, table)
-            _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y))
+            if isinstance(x, CodedBlock) and x.layout != layout:
+                layout, tables = x.layout, coded_tables(step, x.layout)
+            own = tables if isinstance(x, CodedBlock) else None
+            _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y, own), own)
         return parts
     assert table.arrays is not None
     x, y = table.arrays
@@ -411,13 +489,16 @@ def _add_ranges(
     n_rows: int,
     n_threads: int | None,
     add: Callable[[_Part, int, int], int],
+    tables: StepTables | None = None,
 ) -> None:
     k, outcomes = step.shape
     products = (k + len(step.theta)) * outcomes + (0 if step.whitening is None else step.whitening.size) + 8 * k
+    longest = max(_SHORTEST_RANGE, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
+    if tables is not None and tables.pairs is not None:
+        products, longest = _PRODUCTS_OF_CODES * outcomes, _LONGEST_CODED_RANGE
     n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
     while len(parts) < n_workers:
         parts.append(new_part())
-    longest = max(_SHORTEST_RANGE, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
     ranges = RowRanges(n_rows, min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers))))
 
     def add_ranges(part: _Part) -> int:
@@ -434,15 +515,33 @@ def _add_ranges(
             raise check.not_finite(name)
 
 
-def _add_rows(x: Rows, y: Rows, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:
+def _add_rows(x: Rows, y: Rows, tables: StepTables | None, part: _Part, start: int, stop: int) -> int:
     part.make_room(stop - start)
-    if isinstance(x, CodedBlock) and part.takes_codes(x.layout):
-        rows = x[start:stop]
-        return part.kernel.add_coded(readable(rows.numbers), rows.codes, readable(y[start:stop]), 0, stop - start)
+    if isinstance(x, CodedBlock) and tables is not None:
+        part.begin_coded(tables)
+        return _add_coded(x, y, part, start, stop)
     if is_readable(x) and is_readable(y):
         return part.kernel.add(x, y, None, start, stop)
     # Converted range by range, where the kernel does not read a dtype in place.
     return part.kernel.add(readable(x[start:stop]), readable(y[start:stop]), None, 0, stop - start)
+
+
+def _add_coded(x: CodedBlock, y: Rows, part: ThreadRows, start: int, stop: int) -> int:
+    if part.coded is not None:
+        left_out = np.empty(stop - start, np.uint8)
+        if is_readable(x.numbers) and is_readable(y):
+            status = part.coded.add(x.numbers, x.codes, y, start, stop, left_out)
+        else:
+            rows = x[start:stop]
+            of_rows = readable(rows.numbers), rows.codes, readable(y[start:stop])
+            status = part.coded.add(*of_rows, 0, stop - start, left_out)
+        if status != residual_step.ADDED or not left_out.any():
+            return status
+        chosen: Any = start + np.flatnonzero(left_out)
+    else:
+        chosen = slice(start, stop)
+    rows = x[chosen]
+    return part.kernel.add_coded(readable(rows.numbers), rows.codes, readable(y[chosen]), 0, len(rows))
 
 
 def _add_people(x: Rows, y: Rows, whose: People, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:

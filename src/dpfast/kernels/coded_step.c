@@ -1,0 +1,181 @@
+/* Residual steps of rows with codes: numbers, and a level of each category.
+ *
+ * A row adds p r' to a step, p = V x, x its numbers and a 1 at its slot of each category, r = y - theta'x. Neither p nor its
+ * products are formed. The sum of p r' over rows is V times that of x r': integers by number and by slot, to which V, of
+ * integers too, is applied afterwards (dpfast.statistics.coded_steps). The norm of p, on which the clip depends, is the
+ * root of x'V'V x: a sum of entries of V'V, one a pair of slots, and of numbers times such entries.
+ *
+ * A block of rows is taken column by column, WIDTH rows at a time (coded_step_level.h). Everything is done to each row on
+ * its own, in one order of operations, never fused: what becomes of a row depends on nothing but the row, at every vector
+ * width. That the squared norm is at most what is computed plus `slack` is proved in docs/proofs/moments.md; the test of
+ * a row against its limit uses this sum. A row that does not pass, or whose integers would be too large, is left out
+ * whole, and marked.
+ *
+ * Integers of numbers are at most 2^20 and those of residuals 2^25 in size, so that sums of products over a block are
+ * below 2^53, exact in any order, and those of residuals by slot are for 2^28 rows. */
+#include "coded_step.h"
+
+#include <string.h>
+
+#define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52: as in gram.c */
+#define MOST_NUMBER 0x1p20
+#define MOST_RESIDUAL 0x1p25
+/* Squared sizes below this count as 0. */
+#define SMALLEST_SQUARE 0x1p-960
+
+enum { ROWS = DPFAST_CODED_ROWS, GROUP = 32 };
+
+/* Rows of a block, rounded up to what is worked on together: those beyond the last add nothing. */
+static inline ptrdiff_t padded(ptrdiff_t n)
+{
+    return (n + GROUP - 1) / GROUP * GROUP;
+}
+
+static inline void load_column(const dpfast_table *table, ptrdiff_t column, ptrdiff_t start, ptrdiff_t n, double *to)
+{
+    const char *from = table->columns ? table->columns[column] : table->data + column * table->column_stride;
+    from += start * table->row_stride;
+    if (table->is_float32)
+        for (ptrdiff_t r = 0; r < n; r++)
+            to[r] = (double)*(const float *)(from + r * table->row_stride);
+    else if (table->row_stride == (ptrdiff_t)sizeof(double))
+        memcpy(to, from, (size_t)n * sizeof *to);
+    else
+        for (ptrdiff_t r = 0; r < n; r++)
+            to[r] = *(const double *)(from + r * table->row_stride);
+}
+
+/* Turn codes to places among the slots of their category; returns nothing that depends on other rows. */
+static void take_slots(const dpfast_coded_step *step, const int32_t *const *codes, ptrdiff_t start, ptrdiff_t n_rows,
+                       const dpfast_coded_step_scratch *scratch)
+{
+    for (ptrdiff_t k = 0; k < step->n_categories; k++) {
+        const int32_t *from = codes[k] + start;
+        int32_t *slots = scratch->slots + k * ROWS;
+        uint32_t n_levels = (uint32_t)step->n_levels[k];
+        for (ptrdiff_t r = 0; r < n_rows; r++)
+            slots[r] = (int32_t)((uint32_t)from[r] < n_levels ? (uint32_t)from[r] : n_levels);
+        for (ptrdiff_t r = n_rows; r < ROWS; r++)
+            slots[r] = (int32_t)n_levels;
+    }
+}
+
+static void square_codes(const dpfast_coded_step *step, const dpfast_coded_step_scratch *scratch)
+{
+    for (ptrdiff_t r = 0; r < ROWS; r++)
+        scratch->of_codes[r] = step->squared_absent;
+    for (ptrdiff_t k = 0; k < step->n_categories; k++) {
+        const double *of_category = step->slot_squares + step->first_slots[k];
+        for (ptrdiff_t r = 0; r < ROWS; r++)
+            scratch->of_codes[r] += of_category[scratch->slots[k * ROWS + r]];
+    }
+}
+
+/* Products of slots of two categories: one pair after the other, whose table stays in the cache. */
+static void add_pairs(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch)
+{
+    double *restrict squared = scratch->squared;
+    memset(squared, 0, ROWS * sizeof *squared);
+    for (ptrdiff_t k = 0; k < step->n_categories; k++)
+        for (ptrdiff_t l = k + 1; l < step->n_categories; l++) {
+            const double *table = step->pairs + step->first_pairs[k * step->n_categories + l];
+            const int32_t *restrict one = scratch->slots + k * ROWS, *restrict other = scratch->slots + l * ROWS;
+            int32_t width = (int32_t)step->n_levels[l] + 1;
+            for (ptrdiff_t r = 0; r < n_rows; r++)
+                squared[r] += table[one[r] * width + other[r]];
+        }
+}
+
+static void add_by_slot(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch,
+                        double *by_slot)
+{
+    ptrdiff_t n = step->n_outcomes;
+    for (ptrdiff_t k = 0; k < step->n_categories; k++) {
+        double *of_category = by_slot + step->first_slots[k] * n;
+        const int32_t *slots = scratch->slots + k * ROWS;
+        for (ptrdiff_t m = 0; m < n; m++)
+            for (ptrdiff_t r = 0; r < n_rows; r++)
+                of_category[slots[r] * n + m] += scratch->r[m * ROWS + r];
+    }
+}
+
+#define LEVEL(name) name##_baseline
+#define TARGET
+#define WIDTH 2
+typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
+typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
+#define VECTOR vector2
+#define WORDS words2
+#include "coded_step_level.h"
+
+#if DPFAST_HAVE_X86_LEVELS
+#define LEVEL(name) name##_avx2
+#define TARGET DPFAST_TARGET_AVX2
+#define WIDTH 4
+typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
+#define VECTOR vector4
+#define WORDS words4
+#include "coded_step_level.h"
+
+#define LEVEL(name) name##_avx512
+#define TARGET DPFAST_TARGET_AVX512
+#define WIDTH 8
+typedef double vector8 __attribute__((vector_size(64), aligned(8), may_alias));
+typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
+#define VECTOR vector8
+#define WORDS words8
+#include "coded_step_level.h"
+
+#define CALL(name, level, ...)                                                                                         \
+    ((level) == DPFAST_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
+                              : (level) == DPFAST_AVX2 ? name##_avx2(__VA_ARGS__) : name##_baseline(__VA_ARGS__))
+#else
+#define CALL(name, level, ...) name##_baseline(__VA_ARGS__)
+#endif
+
+int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfast_table *numbers,
+                           const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
+                           const dpfast_coded_step_scratch *scratch)
+{
+    ptrdiff_t n_outcomes = step->n_outcomes;
+    take_slots(step, codes, start, n_rows, scratch);
+    if (step->squared_bound < HUGE_VAL)
+        square_codes(step, scratch);
+    if (!CALL(take_numbers, level, step, numbers, start, n_rows, scratch))
+        return DPFAST_NUMBERS_NOT_FINITE;
+    if (!dpfast_map_rows(level, step->map_y, y, start, start + n_rows, &scratch->map_y, scratch->y_rows, n_outcomes))
+        return DPFAST_OUTCOMES_NOT_FINITE;
+    memset(scratch->y_rows + n_rows * n_outcomes, 0, (size_t)((ROWS - n_rows) * n_outcomes) * sizeof(double));
+    add_pairs(step, n_rows, scratch);
+    CALL(take_sizes, level, step, n_rows, scratch);
+    return DPFAST_CODES_ADDED;
+}
+
+ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step, ptrdiff_t n_rows,
+                                const dpfast_coded_step_scratch *scratch, double *by_slot, int64_t *high, uint64_t *low,
+                                uint8_t *left_out)
+{
+    ptrdiff_t n_beyond = 0;
+    CALL(hold, level, step, n_rows, scratch);
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        left_out[r] = scratch->kept[r] == 0;
+        n_beyond += scratch->kept[r] != 0 && scratch->size[r] > step->squared_clip;
+    }
+    add_by_slot(step, n_rows, scratch, by_slot);
+    CALL(add_by_number, level, step, n_rows, scratch, high, low);
+    return n_beyond;
+}
+
+void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch,
+                             int64_t *counts, uint8_t *left_out)
+{
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        double size = scratch->size[r];
+        left_out[r] = scratch->kept[r] == 0;
+        if (left_out[r])
+            continue;
+        ptrdiff_t bin = size < SMALLEST_SQUARE ? 0 : (ptrdiff_t)ilogb(size) - step->first_bin + 1;
+        counts[bin < 0 ? 0 : bin < step->n_bins ? bin : step->n_bins - 1]++;
+    }
+}
