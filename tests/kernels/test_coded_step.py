@@ -116,7 +116,7 @@ def test_no_part_is_beyond_its_limit_in_exact_arithmetic(layout, cancels):
             step.whitening[:] = 1e-9 * step.whitening
             step.whitening[:, layout.indicators] += np.ones(len(layout.indicators))
             step.whitening[:, -1] = -float(len(layout.levels)) + 1e-9
-        held, y = Clip(0.3, step.shape), 3.0 * rng.normal(size=(60, 2))
+        held, y = Clip(0.3, step.shape), rng.uniform(-2.0, 2.0, (60, 2))
         tables = coded_tables(step, layout).pairs
         limits, closest = limits_of(held, tables), 0
         for one in twins(tables, block, y):
@@ -131,6 +131,34 @@ def test_no_part_is_beyond_its_limit_in_exact_arithmetic(layout, cancels):
                 assert part <= bound
                 closest = max(closest, part / bound)
         assert cancels or closest > 1.0 - 1e-5
+
+
+def test_rows_beyond_the_limit_are_left_out_whatever_they_are_scaled_onto():
+    """Where floating point would scale rows onto twice the clip, none of those passes: the limit has the last word."""
+    rng = np.random.default_rng(6)
+    step = step_of(rng, MIXED, maps_of(rng, MIXED)[0])
+    held, tables = Clip(0.3, step.shape), coded_tables(step, MIXED).pairs
+    unit, onto_clip, limit, clip = limits_of(held, tables)
+    block, y, out = rows_of(rng, MIXED, 200), rng.uniform(-3.0, 3.0, (200, 1)), np.empty(200, np.uint8)
+    found = twins(tables, block, y)
+    # With a slack as large as the norms, rows count as so much longer.
+    for wrong, wider in ((2.0, tables), (1.0, tables._replace(slack=1e3))):
+        clipped = unit, wrong * onto_clip, limit, clip
+        sums = coded_step.CodedSums(wider, step.map_y.kernel(1), clipped)
+        assert sums.add(block.numbers, block.codes, y, 0, 200, out) == residual_step.ADDED
+        for one, is_left_out in zip(found, out, strict=True):
+            if one is not None:
+                one = (*one[:3], one[3] - tables.slack + wider.slack, 0.0)
+                of_r = sum(residual * residual for residual in one[2])
+                expected = twin.held(wider, clipped, (*one[:4], one[3] * of_r))
+                assert (expected is None) == bool(is_left_out)
+                assert wrong == 1.0 or is_left_out or one[3] * of_r < 1.1 * 0.3**2
+    # One row whose residual, free of the clip, is beyond a limit that allows for the slack.
+    free = unit / 1024.0, math.inf, 1e3 * (unit / 1024.0) ** 2, clip
+    sums = coded_step.CodedSums(tables._replace(slack=1e3), step.map_y.kernel(1), free)
+    assert sums.add(block.numbers, block.codes, y, 0, 200, out) == residual_step.ADDED
+    assert all(is_out or abs(one[2][0]) <= 1.0 for one, is_out in zip(found, out, strict=True) if one is not None)
+    assert not out.all()
 
 
 def test_sums_by_slot_are_exact_until_they_are_full_and_then_refuse_rows():

@@ -2,6 +2,7 @@
 
 import math
 from functools import reduce
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -178,6 +179,23 @@ def test_which_steps_are_taken_by_pairs_is_settled_by_settings_and_declarations(
         thread = ThreadSums(step, held, bound_squares)
         thread.begin_coded(coded_tables(step, LAYOUT))
         assert (thread.coded is not None) == is_taken
+
+
+def test_sums_are_taken_before_they_are_full():
+    step = step_of(np.random.default_rng(10))
+    thread = ThreadSums(step, Clip(CLIP, step.shape))
+    tables, taken = coded_tables(step, LAYOUT), []
+
+    def take():
+        taken.append(True)
+        return np.ones((len(tables.pairs.of_slots), 2)), np.zeros((2, 2), np.int64), np.zeros((2, 2), np.uint64), 0
+
+    thread.begin_coded(tables)
+    thread.coded = SimpleNamespace(room=50, take=take)
+    thread.make_room(50)
+    assert not taken
+    thread.make_room(51)
+    assert taken
 
 
 def test_totals_are_the_products_with_v_in_integers():
