@@ -52,6 +52,14 @@ def limits_of(held, tables):
     return tables.clip(held.bound, held.squared_bound, held.exponent)
 
 
+def of_rows_alone(tables, n_numbers, n_outcomes):
+    """Tables without theta."""
+    slots = np.zeros((len(tables.of_slots), (n_numbers + 8) // 8 * 8))
+    slots[:, :n_numbers] = tables.of_slots[:, :n_numbers]
+    slots[:, n_numbers] = tables.of_slots[:, n_numbers + n_outcomes]
+    return {"of_slots": slots, "theta": tables.theta[:0]}
+
+
 def twins(tables, block, y):
     return [
         twin.row(tables, block.numbers[i].tolist(), [codes[i] for codes in block.codes], y[i].tolist())
@@ -93,6 +101,10 @@ def test_sums_and_sizes_are_those_of_the_plain_twin_at_every_vector_width(level,
             np.testing.assert_array_equal(out != 0, left_out[start:stop])
             assert sizes.add(numbers, block.codes, y, start, stop, out) == residual_step.ADDED
             np.testing.assert_array_equal(out != 0, [one is None for one in found[start:stop]])
+        norms, out = np.empty(101), np.empty(101, np.uint8)
+        alone = tables._replace(**of_rows_alone(tables, n_numbers, n_outcomes))
+        assert coded_step.CodedNorms(alone, level=level).of(numbers, block.codes, norms, out) == residual_step.ADDED
+        assert norms.tolist() == [0.0 if one is None else math.sqrt(one[3]) for one in found]
         slots, high, low, beyond = sums.take()
         np.testing.assert_array_equal(slots, by_slot)
         np.testing.assert_array_equal(high.astype(object) * 2**64 + low.astype(object), by_number)
@@ -225,6 +237,11 @@ def test_rows_that_do_not_fit_or_are_not_finite_are_refused():
         sums.add(block.numbers[:, :1], block.codes, y, 0, 10, out)
     with pytest.raises(ValueError, match="another number of columns"):
         sums.add(block.numbers, block.codes, np.hstack([y, y]), 0, 10, out)
+    with pytest.raises(IndexError):
+        sums.add(block.numbers, block.codes, y[:50], 0, 10, out)
+    norms = coded_step.CodedNorms(tables._replace(**of_rows_alone(tables, 3, 1)))
+    with pytest.raises(IndexError):
+        norms.of(block.numbers, block.codes, np.empty(100), np.empty(101, np.uint8))
     for wrong in ({"pairs": np.zeros(3)}, {"theta": np.zeros((2, 3))}, {"low": np.zeros(2)}, {"levels": (4, 5)}):
         with pytest.raises(ValueError, match="other shapes"):
             sums_of(step, Clip(0.5, step.shape), tables._replace(**wrong))

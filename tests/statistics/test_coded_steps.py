@@ -1,6 +1,7 @@
 """Residual steps by pairs of levels: what one person moves, whatever lies beside them, and which steps are taken so."""
 
 import math
+from dataclasses import replace
 from functools import reduce
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from neighbours import climb
 from dpfast import io
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.statistics import residuals
 from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.residuals import (
@@ -23,6 +25,7 @@ from dpfast.statistics.residuals import (
     residual_sums,
 )
 from dpfast.statistics.rows import RowMap, centred
+from dpfast.statistics.sizes import Sizes, size_counts
 
 LAYOUT = CodeLayout(12, places=(0, 4), firsts=(1, 5, 8), levels=(3, 3, 4))
 OUTCOMES, CLIP = 2, 0.7
@@ -239,3 +242,32 @@ def test_steps_go_where_those_of_indicators_go():
         )
         assert abs(codes.n_beyond - dense.n_beyond) <= 1
         assert codes.n_beyond > 100
+
+
+@pytest.mark.parametrize("bound", [math.inf, 1.4])
+def test_norms_of_rows_in_coordinates_are_counted_as_those_of_indicators_are(bound):
+    rng = np.random.default_rng(12)
+    low, high = -np.ones(D - 1), np.ones(D - 1)
+    low[LAYOUT.indicators] = 0.0
+    row_map = replace(centred(low, high, bound)[0], basis=rng.normal(size=(D - 1, 7)))
+    block, _ = block_of(rng, 2000)
+    bins = Sizes(rows=True, bins=HalfOctaves(-20, 20))
+    counts = [size_counts(io.open_table(x), bins, map_x=row_map) for x in ([block], np.asarray(block))]
+    found, expected = (one.low.astype(np.int64) for one in counts)
+    assert found.sum() == expected.sum() == 2000
+    assert np.abs(found - expected).sum() <= 2
+    order = rng.permutation(2000)
+    for n_threads in (1, 3):
+        split = [block[part] for part in np.split(order, [1, 700])]
+        assert size_counts(io.open_table(split), bins, map_x=row_map, n_threads=n_threads) == counts[0]
+    few = [size_counts(io.open_table([block[[i]]]), bins, map_x=row_map) for i in range(50)]
+    assert reduce(FixedPoint.__add__, few) == size_counts(io.open_table([block[:50]]), bins, map_x=row_map)
+
+
+def test_rows_with_codes_that_are_not_finite_are_not_counted():
+    block, _ = block_of(np.random.default_rng(13), 20)
+    block.numbers.columns[0][7] = np.nan
+    row_map = RowMap(bound=2.0, basis=np.eye(D - 1))
+    with pytest.raises(ValueError, match="X") as caught:
+        size_counts(io.open_table([block]), Sizes(rows=True), map_x=row_map)
+    assert "7" not in str(caught.value)

@@ -144,7 +144,8 @@ int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfas
         square_codes(step, scratch);
     if (!CALL(take_numbers, level, step, numbers, start, n_rows, scratch))
         return DPFAST_NUMBERS_NOT_FINITE;
-    if (!dpfast_map_rows(level, step->map_y, y, start, start + n_rows, &scratch->map_y, scratch->y_rows, n_outcomes))
+    if (n_outcomes > 0 &&
+        !dpfast_map_rows(level, step->map_y, y, start, start + n_rows, &scratch->map_y, scratch->y_rows, n_outcomes))
         return DPFAST_OUTCOMES_NOT_FINITE;
     memset(scratch->y_rows + n_rows * n_outcomes, 0, (size_t)((ROWS - n_rows) * n_outcomes) * sizeof(double));
     add_pairs(step, n_rows, scratch);
@@ -177,5 +178,14 @@ void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, co
             continue;
         ptrdiff_t bin = size < SMALLEST_SQUARE ? 0 : (ptrdiff_t)ilogb(size) - step->first_bin + 1;
         counts[bin < 0 ? 0 : bin < step->n_bins ? bin : step->n_bins - 1]++;
+    }
+}
+
+void dpfast_coded_step_norms(ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch, double *norms,
+                             uint8_t *left_out)
+{
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        left_out[r] = scratch->kept[r] == 0;
+        norms[r] = left_out[r] ? 0.0 : sqrt(scratch->squared[r]);
     }
 }

@@ -58,4 +58,8 @@ ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step, ptrdif
 void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch,
                              int64_t *counts, uint8_t *left_out);
 
+/* Put their norms of p in `norms`. */
+void dpfast_coded_step_norms(ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch, double *norms,
+                             uint8_t *left_out);
+
 #endif

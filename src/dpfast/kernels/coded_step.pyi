@@ -12,7 +12,7 @@ class CodedRows:
         self,
         numbers: Rows,
         codes: list[NDArray[np.int32]],
-        y: Rows,
+        y: Rows | None,
         start: int,
         stop: int,
         left_out: NDArray[np.uint8],
@@ -31,3 +31,13 @@ class CodedSums(CodedRows):
 class CodedSizes(CodedRows):
     def __init__(self, tables: Any, map_y: RowMapKernel, *, first: int, last: int, level: int = -1) -> None: ...
     def take(self) -> NDArray[np.int64]: ...
+
+class CodedNorms(CodedRows):
+    def __init__(self, tables: Any, *, level: int = -1) -> None: ...
+    def of(
+        self,
+        numbers: Rows,
+        codes: list[NDArray[np.int32]],
+        norms: NDArray[np.float64],
+        left_out: NDArray[np.uint8],
+    ) -> int: ...

@@ -78,6 +78,8 @@ cdef extern from "coded_step.h":
     void dpfast_coded_step_count(
         const dpfast_coded_step* step, Py_ssize_t n_rows, const dpfast_coded_step_scratch* scratch, int64_t* counts,
         unsigned char* left_out) nogil
+    void dpfast_coded_step_norms(
+        Py_ssize_t n_rows, const dpfast_coded_step_scratch* scratch, double* norms, unsigned char* left_out) nogil
 
 # Rows whose integers by slot are summed exactly in doubles.
 _MOST_ROWS = 1 << 28
@@ -96,8 +98,8 @@ cdef class CodedRows:
     ----------
     tables : dpfast.statistics.coded_steps.PairTables
         Public tables of the step.
-    map_y : RowMapKernel
-        Map of outcomes.
+    map_y : RowMapKernel or None
+        Map of outcomes; None for none.
     level : int, default -1
         Vector instructions to use (cpu.h); -1 for the best there are.
     """
@@ -113,10 +115,10 @@ cdef class CodedRows:
     cdef int64_t[::1] kept
     cdef object buffers
 
-    def __init__(self, tables, RowMapKernel map_y not None, *, int level=-1):
+    def __init__(self, tables, RowMapKernel map_y, *, int level=-1):
         self.level, self.map_y = dpfast_resolve_level(level), map_y
         sizes = np.array(tables.levels, np.intp) + 1
-        n_numbers, n_categories, n_outcomes = len(tables.units), len(sizes), map_y.map.n_columns
+        n_numbers, n_categories, n_outcomes = len(tables.units), len(sizes), 0 if map_y is None else map_y.map.n_columns
         pair_sizes = np.triu(np.outer(sizes, sizes), 1).ravel()
         stride = (n_numbers + n_outcomes + 8) // 8 * 8
         if (np.shape(tables.of_slots) != (sizes.sum(), stride) or len(tables.slot_squares) != sizes.sum()
@@ -125,7 +127,6 @@ cdef class CodedRows:
                 or any(len(side) != n_numbers for side in (tables.center, tables.inverse_scale))
                 or any(side is not None and len(side) != n_numbers for side in (tables.low, tables.high))):
             raise ValueError("tables have other shapes than their layout")
-        self.step.map_y = &map_y.map
         self.step.n_numbers, self.step.n_categories, self.step.n_outcomes = n_numbers, n_categories, n_outcomes
         self.step.stride, self.step.squared_bound = stride, tables.squared_bound
         self.step.squared_absent, self.step.slack = tables.squared_absent, tables.slack
@@ -147,7 +148,9 @@ cdef class CodedRows:
         self.center, self.inverse_scale, self.units = tables.center, tables.inverse_scale, tables.units
         self.step.center, self.step.inverse_scale = &self.center[0], &self.inverse_scale[0]
         self.products, self.theta = tables.products, tables.theta
-        self.step.units, self.step.products, self.step.theta = &self.units[0], &self.products[0, 0], &self.theta[0, 0]
+        self.step.units, self.step.products = &self.units[0], &self.products[0, 0]
+        if self.step.n_outcomes > 0:
+            self.step.theta = &self.theta[0, 0]
         if tables.low is not None:
             self.low, self.high = tables.low, tables.high
             self.step.low, self.step.high = &self.low[0], &self.high[0]
@@ -160,10 +163,11 @@ cdef class CodedRows:
     cdef _allocate(self):
         cdef Py_ssize_t rows = DPFAST_CODED_ROWS, outcomes = (self.step.n_outcomes + 7) // 8 * 8
         self.buffers = []
-        self.scratch.map_y.block_rows = rows
-        self.scratch.map_y.staging = self._doubles(rows * self.map_y.map.n_columns)
-        self.scratch.map_y.rows = self._doubles(self.map_y.map.n_together * self.map_y.map.n_columns)
-        self.scratch.map_y.sizes = self._doubles(self.map_y.map.n_columns + 7)
+        if self.map_y is not None:
+            self.step.map_y, self.scratch.map_y.block_rows = &self.map_y.map, rows
+            self.scratch.map_y.staging = self._doubles(rows * self.map_y.map.n_columns)
+            self.scratch.map_y.rows = self._doubles(self.map_y.map.n_together * self.map_y.map.n_columns)
+            self.scratch.map_y.sizes = self._doubles(self.map_y.map.n_columns + 7)
         self.scratch.y_rows = self._doubles(rows * self.step.n_outcomes + 8)
         self.scratch.y, self.scratch.r = self._doubles(rows * outcomes), self._doubles(rows * outcomes)
         self.scratch.x = self._doubles(rows * max(1, self.step.n_numbers))
@@ -181,9 +185,11 @@ cdef class CodedRows:
         """
         if len(codes) != self.step.n_categories or numbers.shape[1] != self.step.n_numbers:
             raise ValueError("rows are of another layout than their tables")
-        if not 0 <= start <= stop <= len(numbers) or len(y) != len(numbers) or left_out.shape[0] != stop - start:
-            raise IndexError("start and stop must lie within the rows, and y and left_out have an entry for each")
-        if y.shape[1] != self.step.n_outcomes:
+        if not 0 <= start <= stop <= len(numbers) or left_out.shape[0] != stop - start:
+            raise IndexError("start and stop must lie within the rows, and left_out have an entry for each of them")
+        if self.step.n_outcomes > 0 and len(y) != len(numbers):
+            raise IndexError("y must have as many rows as numbers")
+        if self.step.n_outcomes > 0 and y.shape[1] != self.step.n_outcomes:
             raise ValueError("y has another number of columns than the map")
         if stop - start > self._room():
             raise OverflowError("the sums by slot are full: take them first")
@@ -197,8 +203,11 @@ cdef class CodedRows:
             if of_category.shape[0] != len(numbers):
                 raise IndexError("codes must be as many as the rows")
             addresses[k] = <size_t>&of_category[0]
-        cdef dpfast_table y_table = describe_table(y, None)
-        cdef dpfast_table x_table = describe_table(numbers, None) if self.step.n_numbers > 0 else y_table
+        cdef dpfast_table x_table, y_table
+        if self.step.n_numbers > 0:
+            x_table = describe_table(numbers, None)
+        if self.step.n_outcomes > 0:
+            y_table = describe_table(y, None)
         cdef int status = 0
         with nogil:
             while first < stop and status == 0:
@@ -283,3 +292,24 @@ cdef class CodedSizes(CodedRows):
 
     cdef void _add_rows(self, Py_ssize_t n_rows, unsigned char* left_out) noexcept nogil:
         dpfast_coded_step_count(&self.step, n_rows, &self.scratch, &self.counts[0], left_out)
+
+
+cdef class CodedNorms(CodedRows):
+    """Norms of p, one a row."""
+
+    cdef double[::1] norms
+    cdef Py_ssize_t n_read
+
+    def __init__(self, tables, *, int level=-1):
+        super().__init__(tables, None, level=level)
+
+    def of(self, numbers, list codes, double[::1] norms, unsigned char[::1] left_out):
+        """Put the norm of every row in `norms`, 0 for those left out; returns a status, as `add`."""
+        if norms.shape[0] != len(numbers):
+            raise IndexError("norms must have an entry for each row")
+        self.norms, self.n_read = norms, 0
+        return self.add(numbers, codes, None, 0, len(numbers), left_out)
+
+    cdef void _add_rows(self, Py_ssize_t n_rows, unsigned char* left_out) noexcept nogil:
+        dpfast_coded_step_norms(n_rows, &self.scratch, &self.norms[self.n_read], left_out)
+        self.n_read += n_rows

@@ -138,6 +138,14 @@ class PairTables(NamedTuple):
             exponents,
         )
 
+    @classmethod
+    def of_basis(cls, row_map: RowMap, layout: CodeLayout) -> PairTables | None:
+        """Return the tables for norms of rows under a map with a basis; None where they are not had so."""
+        tables = CodedTables.of(row_map, layout)
+        if row_map.basis is None or tables is None:
+            return None
+        return cls.of(row_map, layout, tables, (row_map.basis.shape[1], 0), math.inf)
+
     def clip(self, bound: float, squared_bound: int, exponent: int) -> tuple[float, float, float, float] | None:
         """Return the kernel's `clip` for parts of a norm, none beyond a squared bound in units of a power of two.
 

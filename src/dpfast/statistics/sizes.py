@@ -21,9 +21,12 @@ from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels import sizes as kernel
-from dpfast.kernels.columns import Rows, readable
+from dpfast.kernels.coded_step import CodedNorms
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.statistics.coded_steps import PairTables
+from dpfast.statistics.rows import RowMap
 
 Codes = NDArray[np.int16]
 
@@ -73,8 +76,12 @@ def size_counts(
         return total
     if groups is None:
         counts = np.zeros((sizes.n_histograms(table.n_features), sizes.bins.n_bins), np.int64)
+        layout, pairs = None, None
         for x, y in table.blocks():
-            _add_rows(sizes, x, y, (map_x, map_y), counts, resolve_n_threads(n_threads))
+            if isinstance(x, CodedBlock) and x.layout != layout:
+                layout, pairs = x.layout, _pairs_of(sizes, x.layout, map_x)
+            own = pairs if isinstance(x, CodedBlock) else None
+            _add_rows(sizes, x, y, (map_x, map_y), counts, resolve_n_threads(n_threads), own)
         return _exact(counts)
     if max_rows is None:
         raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
@@ -108,15 +115,24 @@ def _add_rows(
     maps: tuple[io.BlockMap | None, io.BlockMap | None],
     counts: IntArray,
     n_threads: int,
+    pairs: PairTables | None,
 ) -> None:
     """Add a block of rows, each a person, to the counts."""
     length = _range_length(x, y)
+    if pairs is not None:
+        length = _ENTRIES_PER_RANGE
     ranges = RowRanges(len(x), length)
 
     def count() -> IntArray:
         found = np.zeros_like(counts)
         own_maps = [io.reusing_room(one) for one in maps]
+        by_pairs = None if pairs is None else CodedNorms(pairs)
         for start, stop in ranges:
+            if by_pairs is not None:
+                assert isinstance(x, CodedBlock)
+                codes = _codes_by_pairs(by_pairs, x[start:stop], sizes.bins, own_maps[0])
+                kernel.count(codes, len(codes), sizes.bins.largest_code, found)
+                continue
             block = io.map_block(x[start:stop], None if y is None else y[start:stop], *own_maps)
             place = 0
             for name, rows, norms in sizes.of(*block):
@@ -128,6 +144,25 @@ def _add_rows(
     tasks = [count] * max(1, min(n_threads, len(x) // length))
     for found in run_in_threads(tasks, ranges.stop):
         counts += found
+
+
+def _pairs_of(sizes: Sizes, layout: CodeLayout, map_x: io.BlockMap | None) -> PairTables | None:
+    """Return the tables of pairs of levels that norms of rows follow from, if nothing else is counted."""
+    if not isinstance(map_x, RowMap) or sizes.outcomes or sizes.entries:
+        return None
+    return PairTables.of_basis(map_x, layout)
+
+
+def _codes_by_pairs(norms: CodedNorms, rows: CodedBlock, bins: HalfOctaves, map_x: io.BlockMap | None) -> Codes:
+    lengths, left_out = np.empty(len(rows)), np.empty(len(rows), np.uint8)
+    if norms.of(readable(rows.numbers), rows.codes, lengths, left_out) != 0:
+        raise check.not_finite("X")
+    codes = _codes_of(lengths[:, None], bins, False, "X")
+    if left_out.any():
+        others = np.flatnonzero(left_out)
+        mapped, _ = io.map_block(rows[others], None, map_x, None)
+        codes[others] = _codes_of(mapped, bins, True, "X")
+    return codes
 
 
 def _counts_of_people(
