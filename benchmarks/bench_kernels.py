@@ -427,6 +427,35 @@ def residuals_of_codes(n=1000):
     return call
 
 
+@case("coded_step: sums")
+def residual_sums_by_pairs(n=4000):
+    from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
+    from dpfast.statistics.rows import RowMap
+
+    block, rng = coded_block(n, 5, 4, 20), np.random.default_rng(1)
+    step = ResidualStep(rng.normal(size=(85, 1)), RowMap(bound=3.0), RowMap(bound=3.0), rng.normal(size=(85, 85)))
+    thread, y, left_out = ThreadSums(step, Clip(2.0, step.shape)), rng.normal(size=(n, 1)), np.empty(n, np.uint8)
+    thread.begin_coded(coded_tables(step, block.layout))
+
+    def call():
+        if thread.coded.room < n:
+            thread.coded.take()
+        thread.coded.add(block.numbers, block.codes, y, 0, n, left_out)
+
+    return call
+
+
+@case("coded_step: norms")
+def norms_by_pairs(n=4000):
+    from dpfast.statistics.coded_steps import PairTables
+    from dpfast.statistics.rows import RowMap
+
+    block, norms, left_out = coded_block(n, 5, 4, 20), np.empty(n), np.empty(n, np.uint8)
+    row_map = RowMap(bound=3.0, basis=np.random.default_rng(1).normal(size=(85, 85)))
+    kernel = kernels.coded_step.CodedNorms(PairTables.of_basis(row_map, block.layout))
+    return lambda: kernel.of(block.numbers, block.codes, norms, left_out)
+
+
 @case("residual_step: rows", "rows")
 @case("residual_step: rows, whitened", "rows", whitened=True)
 @case("residual_step: rows, logistic", "rows", "logistic")

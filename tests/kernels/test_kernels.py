@@ -20,6 +20,7 @@ FOR_OTHERS = {"blas", "gram", "inverse_squares", "limbs", "normal", "projections
 #: Called from Python, a whole table or vector at a time, or drawing noise, which `dpfast.noise` must see to.
 LEFT_OUT = {
     "coded_gram",
+    "coded_step",
     "diagonal_moments",
     "discrete_noise",
     "first_visits",

@@ -71,18 +71,29 @@ static void square_codes(const dpfast_coded_step *step, const dpfast_coded_step_
     }
 }
 
-/* Products of slots of two categories: one pair after the other, whose table stays in the cache. */
+/* Products of slots of two categories: one or two pairs of categories after the other, whose tables stay in the cache. */
 static void add_pairs(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch)
 {
+    ptrdiff_t n = step->n_categories;
     double *restrict squared = scratch->squared;
     memset(squared, 0, ROWS * sizeof *squared);
-    for (ptrdiff_t k = 0; k < step->n_categories; k++)
-        for (ptrdiff_t l = k + 1; l < step->n_categories; l++) {
-            const double *table = step->pairs + step->first_pairs[k * step->n_categories + l];
-            const int32_t *restrict one = scratch->slots + k * ROWS, *restrict other = scratch->slots + l * ROWS;
+    for (ptrdiff_t k = 0; k < n; k++)
+        for (ptrdiff_t l = k + 1; l < n; l += 2) {
+            const double *table = step->pairs + step->first_pairs[k * n + l], *next;
+            const int32_t *one = scratch->slots + k * ROWS, *other = one + (l - k) * ROWS, *third;
             int32_t width = (int32_t)step->n_levels[l] + 1;
-            for (ptrdiff_t r = 0; r < n_rows; r++)
-                squared[r] += table[one[r] * width + other[r]];
+            if (l + 1 == n) {
+                for (ptrdiff_t r = 0; r < n_rows; r++)
+                    squared[r] += table[one[r] * width + other[r]];
+                continue;
+            }
+            int32_t next_width = (int32_t)step->n_levels[l + 1] + 1;
+            next = step->pairs + step->first_pairs[k * n + l + 1];
+            third = other + ROWS;
+            for (ptrdiff_t r = 0; r < n_rows; r++) {
+                double sum = squared[r] + table[one[r] * width + other[r]];
+                squared[r] = sum + next[one[r] * next_width + third[r]];
+            }
         }
 }
 
@@ -97,6 +108,19 @@ static void add_by_slot(const dpfast_coded_step *step, ptrdiff_t n_rows, const d
             for (ptrdiff_t r = 0; r < n_rows; r++)
                 of_category[slots[r] * n + m] += scratch->r[m * ROWS + r];
     }
+}
+
+/* Outcomes that their map would leave alone, one a row, as they are; returns whether all are such. */
+static int load_outcomes(const dpfast_row_map *map, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows, double *to)
+{
+    if (map->n_columns > 1 || map->offset != 0.0 || map->unit != 1.0 || map->low || map->fills || map->center ||
+        map->inverse_scale || map->basis || !(map->bound < HUGE_VAL))
+        return 0;
+    int64_t is_beyond = 0;
+    load_column(y, 0, start, n_rows, to);
+    for (ptrdiff_t r = 0; r < n_rows; r++)
+        is_beyond |= !(fabs(to[r]) <= map->bound);
+    return !is_beyond;
 }
 
 #define LEVEL(name) name##_baseline
@@ -144,7 +168,7 @@ int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfas
         square_codes(step, scratch);
     if (!CALL(take_numbers, level, step, numbers, start, n_rows, scratch))
         return DPFAST_NUMBERS_NOT_FINITE;
-    if (n_outcomes > 0 &&
+    if (n_outcomes > 0 && !load_outcomes(step->map_y, y, start, n_rows, scratch->y_rows) &&
         !dpfast_map_rows(level, step->map_y, y, start, start + n_rows, &scratch->map_y, scratch->y_rows, n_outcomes))
         return DPFAST_OUTCOMES_NOT_FINITE;
     memset(scratch->y_rows + n_rows * n_outcomes, 0, (size_t)((ROWS - n_rows) * n_outcomes) * sizeof(double));
