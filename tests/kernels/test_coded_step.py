@@ -73,12 +73,14 @@ def twins(tables, block, y):
 def test_sums_and_sizes_are_those_of_the_plain_twin_at_every_vector_width(level, layout, clip):
     rng = np.random.default_rng(1)
     block = rows_of(rng, layout)
-    shapes, n_kept = ((0, 1, 14, math.inf), (1, 2, 3, 30.0), (1, 9, 1, math.inf)), 0
-    for (constant, n_outcomes, k, longest), row_map in zip(shapes, maps_of(rng, layout), strict=True):
+    shapes, n_kept = ((0, 1, 14, math.inf, 1.0), (1, 2, 3, 30.0, 8.0), (1, 9, 1, math.inf, 1.0)), 0
+    for (constant, n_outcomes, k, longest, finer), row_map in zip(shapes, maps_of(rng, layout), strict=True):
         step = step_of(rng, layout, row_map, constant, n_outcomes, k, longest=longest)
         held, y = Clip(clip, step.shape), 10.0 ** rng.uniform(-1.0, 1.0, (101, 1)) * rng.normal(size=(101, n_outcomes))
         y[30:70] = np.clip(y[30:70], -1.0, 1.0)
         tables = coded_tables(step, layout).pairs
+        # Numbers that are larger than they should be are left out, without a box too.
+        tables = tables._replace(units=finer * tables.units)
         limits = limits_of(held, tables)
         found = twins(tables, block, step.map_y(y))
         n_slots, n_numbers = len(tables.of_slots), len(layout.places)
@@ -167,7 +169,11 @@ def test_rows_beyond_the_limit_are_left_out_whatever_they_are_scaled_onto():
                 expected = twin.held(wider, clipped, (*one[:4], one[3] * of_r))
                 assert (expected is None) == bool(is_left_out)
                 assert wrong == 1.0 or is_left_out or one[3] * of_r < 1.1 * 0.3**2
-    # One row whose residual, free of the clip, is beyond a limit that allows for the slack.
+    # Short rows whose residuals, free of the clip, are beyond a limit that allows for the slack.
+    step.whitening[:] *= 1e-4
+    tables = coded_tables(step, MIXED).pairs
+    found = twins(tables, block, y)
+    unit = limits_of(held, tables)[0]
     free = unit / 1024.0, math.inf, 1e3 * (unit / 1024.0) ** 2, clip
     sums = coded_step.CodedSums(tables._replace(slack=1e3), step.map_y.kernel(1), free)
     assert sums.add(block.numbers, block.codes, y, 0, 200, out) == residual_step.ADDED
