@@ -68,3 +68,16 @@ def test_pairs_of_doubles_hold_twice_the_precision():
     for value, pair in zip(integers, zip(high.tolist(), low.tolist(), strict=True), strict=True):
         total = sum(Fraction(part) for part in pair) * 2**44
         assert abs(total - value) <= abs(Fraction(value)) / 2**106
+
+
+def test_values_stay_on_a_finer_grid_and_do_not_fit_a_coarser_one_or_128_bits():
+    values = FixedPoint.from_integers([[-3, 2**90], [0, -(2**100)]], -7)
+    finer = values.in_units(-20)
+    assert [finer.integer(index) for index in np.ndindex(2, 2)] == [-3 << 13, 2**103, 0, -(2**113)]
+    assert finer.exponent == -20
+    assert values.in_units(-7) is values
+    assert values.in_units(-34).integer((1, 1)) == -(2**127)
+    with pytest.raises(OverflowError, match="128 bits"):
+        values.in_units(-35)
+    with pytest.raises(ValueError, match="coarser"):
+        values.in_units(-6)

@@ -7,6 +7,7 @@ from dpfast.kernels.columns import Rows
 from dpfast.kernels.row_maps import RowMapKernel
 
 class CodedRows:
+    def __init__(self, tables: Any, map_y: RowMapKernel | None, *, level: int = -1) -> None: ...
     level: int
     def add(
         self,
