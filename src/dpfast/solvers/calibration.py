@@ -150,12 +150,15 @@ def zero_of(curve: FloatArray) -> float:
 
 def _mean_log_odds(log_weights: FloatArray) -> FloatArray:
     """Return the log-odds, at the knots, of the mean probability over lines (slopes, offsets)."""
-    weights = np.exp(log_weights - log_weights.max()).ravel()
-    kept = weights > _NEGLIGIBLE
-    each_slope, each_offset = np.meshgrid(np.exp(_SLOPES), _OFFSETS, indexing="ij")
-    odds = np.exp(each_slope.ravel()[kept, None] * _KNOTS + each_offset.ravel()[kept, None])
+    weights = np.exp(log_weights - log_weights.max())
+    slope, offset = np.nonzero(weights > _NEGLIGIBLE)
+    kept = weights[slope, offset]
+    # A product of two, which are few, in place of the exponential of each sum.
+    odds = np.exp(np.exp(_SLOPES)[:, None] * _KNOTS)[slope] * np.exp(_OFFSETS)[offset, None]
+    of_others = 1.0 / (1.0 + odds)
+    odds *= of_others
     # Either side by itself, so that neither is 1 less a little.
-    own, others = (np.log(weights[kept] @ one) for one in (odds / (1.0 + odds), 1.0 / (1.0 + odds)))
+    own, others = np.log(kept @ odds), np.log(kept @ of_others)
     found: FloatArray = own - others
     return found
 
