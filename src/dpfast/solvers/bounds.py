@@ -104,12 +104,19 @@ def last_of_side(
         The bin as far from zero as the other end, unless few people are beyond `place` there; then zero, unless few
         people are between it and `place`; then `place`.
     """
+    end = min(zero + reach, len(counts) - 1)
+    if place >= end:
+        return place
+    farther = max(zero - reach, 0)
+    others = float(counts[farther : min(farther + _BESIDE, zero)].sum())
 
     def may_hold(first: int, stop: int) -> bool:
-        length = stop - first
-        return length > 0 and float(counts[first:stop].sum()) > share * people + deviation * math.sqrt(length)
+        if first >= stop:
+            return False
+        noise = deviation * math.sqrt(stop - first)
+        # Where a quarter of the others would be seen, noise may be up to two standard deviations; else up to one.
+        return float(counts[first:stop].sum()) > share * people + max(noise, min(2.0 * noise, others / 4.0))
 
-    end = min(zero + reach, len(counts) - 1)
     if may_hold(max(place, zero, end - _BESIDE) + 1, end + 1):
         return end
     if place < zero and may_hold(place + 1, min(place + 1 + _BESIDE, zero)):
