@@ -91,6 +91,13 @@ def test_residual_steps_release_the_residual_variance():
     assert model.releases_[-1].name.endswith("squares of residuals")
 
 
+def test_the_clip_of_the_last_residuals_is_undone():
+    x, y, _ = table(1_000)
+    model = ridge(random_state=2).fit(x, y)
+    square = model.releases_[-1].values["sum"] / 1_000
+    assert np.all(model.residual_std_**2 > 1.2 * square)
+
+
 def test_few_people_have_a_residual_variance_too():
     x, y, _ = table(100)
     model = ridge(adjacency="add_remove").fit(x, y)
