@@ -107,6 +107,13 @@ def test_no_side_with_half_of_the_people_is_left_out_because_noise_hides_it():
         assert np.mean([low > -11 or high < 11 for low, high in found]) < 0.03
 
 
+def test_a_side_with_a_third_of_the_people_counts_where_no_run_of_bins_shows_it():
+    """Their count is 4 standard deviations of its noise: they are left out in 2 of 100, and by runs alone in half."""
+    rng = np.random.default_rng(5)
+    found = [ends(signed(0.7 * BELL, 1.3 * BELL), 30.0, rng=rng) for _ in range(400)]
+    assert np.mean([low > -11 for low, _ in found]) < 0.08
+
+
 def test_a_side_without_people_is_mostly_left_out():
     """Noise within two standard deviations: in 97 of 100, and less than 92 in one run of 10,000."""
     rng = np.random.default_rng(4)
