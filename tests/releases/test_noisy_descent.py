@@ -1,6 +1,7 @@
 """Noisy descent: every step is calibrated for what one person moves it by, whatever was released before."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -173,3 +174,28 @@ def test_noise_alone_shows_that_it_hides_the_classes():
     mechanism, nobody = mechanism_of("softmax"), people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
     seeded = [release(mechanism, nobody, noise.resolve_source(seed), "fit") for seed in range(20)]
     assert np.mean([mechanism.shown_agreement(releases) for releases in seeded]) < 0.55
+
+
+def test_several_classes_with_a_weak_signal_are_rarely_said_to_be_noise():
+    """Signal as long as the noise in all entries, where early steps alone often show none; and noise alone, told."""
+    mechanism = mechanism_of("softmax")
+    rng, entries = np.random.default_rng(2), math.prod(mechanism.shape)
+    deviation = mechanism.whole.deviation
+
+    def shown(length, steps=30):
+        mean = np.zeros(mechanism.shape)
+        mean[0, :2] = length * deviation * math.sqrt(entries / 2.0) * np.array([1.0, -1.0])
+        sums = [mean + rng.normal(scale=deviation * math.sqrt(steps), size=mean.shape) for _ in range(steps)]
+        releases = [SimpleNamespace(values={"sum": one}, scales={"sum": deviation * math.sqrt(steps)}) for one in sums]
+        return mechanism.shown_agreement(releases), mechanism.likely_agreement(releases)
+
+    early, likely = np.array([shown(1.0) for _ in range(400)]).T
+    assert np.mean(likely < 0.5) < 0.1 < np.mean(early < 0.5)
+    assert np.mean([shown(0.0)[1] for _ in range(400)]) < 0.55
+
+
+def test_two_classes_are_judged_by_early_steps():
+    mechanism = mechanism_of("logistic")
+    labels = np.ones((N, 1))
+    releases = release(mechanism, people_of(np.zeros((N, 3)), labels), noise.resolve_source(0), "fit")
+    assert mechanism.likely_agreement(releases) == mechanism.shown_agreement(releases)

@@ -1,6 +1,7 @@
 """Standardising: near scikit-learn's own, in pipelines, saved and loaded, paid for."""
 
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, PrivateStandardScaler
+from dpfast.privacy import UtilityWarning
 
 BOX = ([0.0, 0.0, -5.0], [120.0, 1.0, 5.0])
 
@@ -129,3 +131,21 @@ def test_what_is_wrong_with_outcomes_is_said_once_the_cost_is_held(y):
             PrivateStandardScaler(1.0, 1e-6, box_x=(0.0, 1.0), ledger=books).fit(pd.DataFrame(np.ones((3, 2))), y)
         assert isinstance(told.value, BudgetExceeded) == (books is spent)
     assert ledger.costs == ()
+
+
+@pytest.mark.parametrize("parts", [{}, {"with_mean": False}, {"with_std": False}])
+@pytest.mark.parametrize("epsilon", [0.01, 4.0])
+def test_nothing_is_left_of_features_whose_entries_cannot_be_told_from_noise(epsilon, parts):
+    rng = np.random.default_rng(0)
+    # Amounts of many sizes, by everybody or by few: there is nothing to see of 600 people.
+    x = np.column_stack([np.exp(rng.uniform(-20.0, 20.0, 600)), rng.normal(size=600)])
+    scaler = PrivateStandardScaler(epsilon, 1e-6, box_x="private", random_state=0, **parts)
+    with pytest.warns(UtilityWarning, match="nobody beyond the noise"):
+        scaler.fit(x)
+    unseen = ~np.any(scaler.box_x_, axis=0)
+    assert unseen.tolist() == [True, epsilon < 1.0]
+    assert np.abs(scaler.transform(x)[:, unseen]).max() < 1e-3
+    assert np.isnan(scaler.var_).tolist() == unseen.tolist()
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(x)), x, atol=1e-6)
+    again = pickle.loads(pickle.dumps(scaler))
+    np.testing.assert_array_equal(again.transform(x), scaler.transform(x))

@@ -455,3 +455,31 @@ def test_moments_stand_out_of_noise_that_they_exceed_and_noise_alone_does_not():
             seen.append(coordinates.stands_out)
         assert seen == [False, True]
     assert not descent.Coordinates.plain(np.zeros(3), 1.0, 100.0, constant=True).stands_out
+
+
+@pytest.mark.parametrize("clip", [0.8, 1.0, 1.5, 2.0, 5.0])
+@pytest.mark.parametrize("deviations", [[1.0], [3.0], [1.0, 1.0, 1.0], [2.0, 1.0, 0.1]])
+def test_the_clip_of_squared_residuals_is_undone(clip, deviations):
+    """By 100,000 normal residuals: a mean square has a standard error below 1%."""
+    rng, people = np.random.default_rng(0), 100_000
+    residuals = rng.normal(size=(people, len(deviations))) * deviations
+    norms = np.linalg.norm(residuals, axis=1)
+    limit = clip * math.sqrt(np.mean(norms**2))
+
+    def squares(scale):
+        clipped = residuals * np.minimum(scale, limit / np.maximum(norms, 1e-9))[:, None]
+        return np.sum(clipped**2, axis=0)
+
+    found = descent.unclipped(squares(1.0), people, limit)
+    whole, clipped = np.sum(residuals**2), np.sum(squares(1.0))
+    # Of several outcomes of unlike sizes the law is approximate.
+    assert found.square == pytest.approx(whole / clipped, rel=0.03 if len(set(deviations)) == 1 else 0.06)
+    growth = (np.sum(squares(1.01)) / np.sum(squares(0.99)) - 1.0) / (1.01**2 / 0.99**2 - 1.0)
+    assert found.error == pytest.approx(1.0 / growth, rel=0.1)
+
+
+def test_squares_that_are_all_clipped_have_a_factor_still():
+    for squares in ([100.0], [1e9], [1e-12], [1e-300, 1e-3]):
+        found = descent.unclipped(np.array(squares), 100.0, 1.0)
+        assert 1.0 - 1e-9 <= found.square < 100.0
+        assert 1.0 - 1e-9 <= found.error < 100.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.solvers.bounds import last_bin, quantile_bin
+from dpfast.solvers.bounds import last_bin, last_of_side, quantile_bin
 
 
 def test_without_noise_the_share_alone_is_cut_off():
@@ -59,3 +59,63 @@ def test_a_quantile_of_noise_is_a_bin_and_a_share():
         place, share = quantile_bin(rng.normal(size=8) * 1e3, 0.4, rng.choice([None, 0.0, 10.0]))
         assert 0 <= place < 8
         assert 0.4 <= share <= 1.0
+
+
+def ends(counts, deviation, *, rng=None):
+    """Return both ends, in bins from that of zeros, of a histogram of 1,000 people and, if there is a source, noise."""
+    zero = len(counts) // 2
+    if rng is not None:
+        counts = counts + rng.normal(scale=deviation, size=len(counts))
+    seen = [last_bin(side, deviation, share=0.01, people=1000.0).place - zero for side in (counts, counts[::-1])]
+    reach = max(abs(seen[0]), abs(seen[1]))
+    options = {"deviation": deviation, "share": 0.01, "people": 1000.0}
+    sides = zip((counts, counts[::-1]), seen, strict=True)
+    high, low = (last_of_side(side, zero + place, zero, reach, **options) - zero for side, place in sides)
+    return -low, high
+
+
+def signed(negative, positive):
+    """Return counts of bins -40 to 40 from those of 11 to 18."""
+    counts = np.zeros(81)
+    counts[40 + 11 : 40 + 19], counts[40 - 18 : 40 - 10] = positive, negative[::-1]
+    return counts
+
+
+BELL = np.array([10.0, 20.0, 30.0, 50.0, 80.0, 110.0, 120.0, 80.0])
+
+
+@pytest.mark.parametrize(
+    ("negative", "positive", "expected"),
+    [
+        (BELL, BELL, (-18, 18)),
+        (0.0 * BELL, 2.0 * BELL, (11, 18)),
+        (2.0 * BELL, 0.0 * BELL, (-18, -11)),
+        # 1% of 1,000 are few.
+        (0.015 * BELL, 1.985 * BELL, (11, 18)),
+        (0.1 * BELL, 1.9 * BELL, (-17, 18)),
+    ],
+)
+def test_without_noise_a_side_is_left_out_if_few_are_there(negative, positive, expected):
+    assert ends(signed(negative, positive), 0.0) == expected
+
+
+def test_no_side_with_half_of_the_people_is_left_out_because_noise_hides_it():
+    """Noise of 1.5 to 3% of the people in a bin. Either side left out: expected in less than 1 of 100."""
+    rng = np.random.default_rng(3)
+    for deviation in (15.0, 20.0, 30.0):
+        found = [ends(signed(BELL, BELL), deviation, rng=rng) for _ in range(300)]
+        assert np.mean([low > -11 or high < 11 for low, high in found]) < 0.03
+
+
+def test_a_side_with_a_third_of_the_people_counts_where_no_run_of_bins_shows_it():
+    """Their count is 4 standard deviations of its noise: they are left out in 2 of 100, and by runs alone in half."""
+    rng = np.random.default_rng(5)
+    found = [ends(signed(0.7 * BELL, 1.3 * BELL), 30.0, rng=rng) for _ in range(400)]
+    assert np.mean([low > -11 for low, _ in found]) < 0.08
+
+
+def test_a_side_without_people_is_mostly_left_out():
+    """Noise within two standard deviations: in 97 of 100, and less than 92 in one run of 10,000."""
+    rng = np.random.default_rng(4)
+    found = [ends(signed(0.0 * BELL, 2.0 * BELL), 20.0, rng=rng)[0] > 0 for _ in range(400)]
+    assert np.mean(found) > 0.92

@@ -184,3 +184,16 @@ def test_the_textbook_is_the_normal_equations(constants):
     quantile = stats.t(55 - constants).ppf(0.95)
     np.testing.assert_allclose(law.high - law.low, 2.0 * quantile * errors)
     np.testing.assert_allclose(law.opposite, stats.t(55 - constants).sf(np.abs(theta.T[:, :5]) / errors))
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2, 0.35, 0.5])
+def test_a_released_residual_variance_is_widened_by_its_noise(noise):
+    """A standard normal estimate, and its variance with noise; 1.96 deviations hold it in 90% at a noise of .5."""
+    rng = np.random.default_rng(0)
+    released = np.maximum(1.0 + noise * rng.normal(size=200_000), noise)
+    moments = NoisyMoments(np.eye(1), np.ones((1, 1)), MomentNoise(0.0, 0.0, 1.0))
+    told = replace(evidence_of_moments(moments), residual_noise=noise / released)
+    estimates = np.abs(rng.normal(size=200_000))
+    assert 0.945 < np.mean(estimates < 1.96 * np.sqrt(told.widened(released))) < 0.99
+    exact = replace(told, residual_noise=0.0).widened(np.ones(3))
+    np.testing.assert_allclose(exact, 1.0, rtol=1e-4)

@@ -789,7 +789,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _descended(self, mechanism: Descent, found: Descended) -> Fitted:
         fitted = self._attributes(mechanism.linear(found), 0.0)
-        return Fitted(fitted, lost_share(found.agreement, ACCURACY, 2))
+        return Fitted(fitted, lost_share(found.likely_agreement, ACCURACY, 2))
 
     def _fit_without_noise(self, X: Any, y: Any) -> Solved:
         rows, labels = check_X_y(X, y, dtype=np.float64)

@@ -160,8 +160,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         is taken as fixed). It leaves out sampling error, also of `n_subsample`.
     residual_std_ : ndarray of shape (n_outcomes,) or None
         Standard deviation of the outcomes about their linear function of the features. It is known if a fit with
-        residual steps released it, for rows of one person each; None otherwise. For weighted rows it is no less than
-        their weighted one, where there is an intercept.
+        residual steps released it, for rows of one person each; None otherwise. Where long residuals are clipped, it is
+        that of a normal law with these clipped residuals. For weighted rows it is no less than their weighted one,
+        where there is an intercept.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int

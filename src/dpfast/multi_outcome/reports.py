@@ -102,7 +102,8 @@ class CoefficientReports(LinearEstimator):
         coefficients seem large. They cover on average over the coefficients of a fit [3]_, and not each over many fits.
         A coefficient far larger than the others, in a hidden direction, is covered less often, and coefficients of zero
         more often. The p-values are twice the posterior probability of the other sign, and conservative if coefficients
-        are shrunk. Those for "ridge" are normal, and first order in the noise. After residual steps 95% limits for
+        are shrunk. Limits, errors and p-values allow for the noise in a released residual variance, as Student's law
+        does. Those for "ridge" are normal, and first order in the noise. After residual steps 95% limits for
         "population" covered 93 to 99% on average over the coefficients, and no coefficient less than 87%, measured on
         eight kinds of tables (correlated, rare, skewed, heavy-tailed; three outcomes) with 1,000 and 5,000 people at
         epsilon 1, 60 fits each. Where columns are correlated they are up to 3 times as wide as they need be. All errors
@@ -149,7 +150,7 @@ class CoefficientReports(LinearEstimator):
         if target is None:
             target = self._usual_target(scale)
         check.choice("target", target, ("population", "least_squares", "ridge"))
-        law = self._law(target, scale, level)
+        law = self._law(target, scale, level, is_released=residual_std is None)
         columns = {
             "estimate": law.center,
             "std_error": law.deviation,
@@ -290,7 +291,7 @@ class CoefficientReports(LinearEstimator):
         law = self._law("least_squares", scale, level)
         limits = {"noise": (law.low, law.high)}
         if scale is not None or self._textbook is not None:
-            law = self._law("population", scale, level)
+            law = self._law("population", scale, level, is_released=residual_std is None)
             limits["total"] = law.low, law.high
         return law.center, limits
 
@@ -308,15 +309,18 @@ class CoefficientReports(LinearEstimator):
             raise ValueError(f"residual_std must be a nonnegative number, or one for each of {outcomes} outcomes")
         return np.broadcast_to(given, (outcomes,))
 
-    def _law(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
-        """Return the places of coefficients: unknown, for features of which nothing was seen."""
-        law = self._law_of_all(target, scale, level)
+    def _law(self, target: Target, scale: FloatArray | None, level: float, *, is_released: bool = False) -> Posterior:
+        """Return the places of coefficients: unknown, for features of which nothing was seen.
+
+        `is_released` says that `scale` has noise in it.
+        """
+        law = self._law_of_all(target, scale, level, is_released=is_released)
         unseen = np.isnan(self.coef_std_)
         if self._has_intercept:
             unseen = np.column_stack([unseen, unseen.all(axis=1)])
         return Posterior(*(np.where(unseen, np.nan, part) for part in law)) if unseen.any() else law
 
-    def _law_of_all(self, target: Target, scale: FloatArray | None, level: float) -> Posterior:
+    def _law_of_all(self, target: Target, scale: FloatArray | None, level: float, *, is_released: bool) -> Posterior:
         if target == "ridge":
             return _normal(self._with_intercept(self.coef_), self._with_intercept(self.coef_std_), level)
         if self._textbook is not None:
@@ -334,11 +338,12 @@ class CoefficientReports(LinearEstimator):
                 )
             scale = np.zeros(len(self.coef_))
         parts = np.split(scale**2, len(self._evidence))
+        laws = []
         with single_threaded_blas():
-            laws = [
-                Evidence(**told).posterior(variance, level, of_population=target == "population")
-                for told, variance in zip(self._evidence, parts, strict=True)
-            ]
+            for told, variance in zip(self._evidence, parts, strict=True):
+                evidence = Evidence(**told)
+                allowed = evidence.widened(variance) if is_released else variance
+                laws.append(evidence.posterior(allowed, level, of_population=target == "population"))
         # For weighted rows a constant is the last column, before the intercept that it represents.
         features = self.coef_.shape[1]
         kept = [*range(features), *([-1] if self._has_intercept else [])]

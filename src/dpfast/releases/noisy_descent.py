@@ -36,6 +36,8 @@ from dpfast.statistics.rows import RowMap
 _COUNT = 0.02
 #: Standard deviations above the noise at which squared slopes are taken for signal.
 _SURE = 4.0
+#: Standard deviations that several classes' squared slopes are taken to be longer than they are seen.
+_DOUBT = 0.5
 
 
 class Rows(NamedTuple):
@@ -54,6 +56,8 @@ class Descended(NamedTuple):
     people: float
     #: Correlation of margins with the target ones, as shown by early steps.
     agreement: float
+    #: The largest such correlation that is likely: below, the fit is said to be noise.
+    likely_agreement: float
 
 
 @dataclass(frozen=True)
@@ -114,14 +118,28 @@ class NoisyDescent(Mechanism[Descended]):
         their slopes must be more than `_SURE` standard deviations longer than their noise; this threshold is larger the
         fewer they are.
         """
-        entries, looked_at = math.prod(self.shape), (len(steps) + 1) // 2
-        signal, unsure = 0.0, 0.0
+        return self._shown_agreement(steps, (len(steps) + 1) // 2, 0.0)
+
+    def likely_agreement(self, steps: Sequence[Release]) -> float:
+        """Return the correlation below which a fit is said to be noise: of several classes, with the benefit of doubt.
+
+        Their slopes have many entries, so that noise hides how long they are. All steps are examined too: their mean is
+        shorter than the first ones', but its noise is the least. Half a standard deviation is added.
+        """
+        if self.link == "logistic":
+            return self.shown_agreement(steps)
+        return self._shown_agreement(steps, len(steps), _DOUBT)
+
+    def _shown_agreement(self, steps: Sequence[Release], looked_at: int, doubt: float) -> float:
+        entries, half = math.prod(self.shape), (len(steps) + 1) // 2
+        signal, relative = 0.0, math.sqrt(2.0 / entries)
         while looked_at:
             mean = sum(release.values["sum"] for release in steps[:looked_at]) / looked_at
             noise = entries * steps[0].scales["sum"] ** 2 / looked_at
-            beyond = float(np.sum(mean**2)) - noise
+            beyond = float(np.sum(mean**2)) - noise + doubt * relative * noise
+            unsure = 0.0 if looked_at >= half else _SURE * relative
             signal = max(signal, beyond if beyond > unsure * noise else 0.0)
-            looked_at, unsure = looked_at // 2, _SURE * math.sqrt(2.0 / entries)
+            looked_at = half if looked_at > half else looked_at // 2
         return math.sqrt(signal / (signal + entries * self.whole.deviation**2))
 
     def stages(self) -> Stages[Descended]:
@@ -141,7 +159,12 @@ class NoisyDescent(Mechanism[Descended]):
             released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
             position = descent.stepped(position, steps, number, released.values["sum"])
-        return lambda: Descended(descent.averaged(position, steps), float(people), self.shown_agreement(slopes))
+
+        def found() -> Descended:
+            shown = self.shown_agreement(slopes), self.likely_agreement(slopes)
+            return Descended(descent.averaged(position, steps), float(people), *shown)
+
+        return found
 
     @cached_property
     def _clip(self) -> float:

@@ -20,7 +20,7 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.solvers.bounds import LastBin, WithoutZeros, last_bin, without_zeros
+from dpfast.solvers.bounds import LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
 from dpfast.statistics.sizes import Sizes
 
 #: Share of the budget, if bounds are found within it.
@@ -119,10 +119,16 @@ class NoisySizes:
             without_zeros(one, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
             for one in (largest, least)
         )
+        last = len(least) - 1
         highest, lowest = self._last(above), self._last(below._replace(counts=below.counts[::-1]))
-        places = highest.place, len(least) - 1 - lowest.place
-        if not (highest.is_certain and lowest.is_certain) or set(places) == {zero}:
+        seen = highest.place, last - lowest.place
+        if not (highest.is_certain and lowest.is_certain) or set(seen) == {zero}:
             return None
+        reach = max(abs(place - zero) for place in seen)
+        places = (
+            self._last_of_side(above, seen[0], zero, reach),
+            last - self._last_of_side(below._replace(counts=below.counts[::-1]), lowest.place, last - zero, reach),
+        )
         low, high = (limits[self.sizes.bins.largest_code - zero :] for limits in self.sizes.bins.limits())
         # With noise the ends may be in reverse order.
         limits = float(low[min(places)]), float(high[max(places)])
@@ -131,6 +137,9 @@ class NoisySizes:
 
     def _last(self, counted: WithoutZeros) -> LastBin:
         return last_bin(counted.counts, self.noise.deviation, share=FEW, people=counted.people, heavy=self._is_heavy)
+
+    def _last_of_side(self, counted: WithoutZeros, place: int, zero: int, reach: int) -> int:
+        return last_of_side(counted.counts, place, zero, reach, self.noise.deviation, share=FEW, people=counted.people)
 
     @property
     def _is_heavy(self) -> bool:

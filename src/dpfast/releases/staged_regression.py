@@ -475,7 +475,9 @@ class Fit:
             released = yield Query("squares of residuals", noise, partial(_sum_squares, step=step, limit=limit), limit)
             # Residuals below the noise may be as large as it.
             squares = np.maximum(released.values["sum"], noise.deviation)
-            residuals = Residuals(squares / max(self.rows - len(found.theta), 1.0), noise.deviation / squares)
+            whole = descent.unclipped(squares, self.rows, limit)
+            mean = squares / max(self.rows - len(found.theta), 1.0)
+            residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
         return Level(level, level_variance), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:

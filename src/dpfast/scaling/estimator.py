@@ -22,12 +22,17 @@ from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
 from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
+from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 from dpfast.statistics.rows import check_box, half_widths, limits_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+#: Scale of a feature whose entries "private" cannot tell from noise: the largest limit there is reduces it to nothing.
+_UNSEEN = HalfOctaves().size(HalfOctaves().largest_code)
 
 
 class _Public(NamedTuple):
@@ -57,7 +62,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         Limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, or lows and highs, each a number or
         an array of shape (n_features,). Entries are clipped to them when means are computed, but not when rows are
         transformed. "private" finds them within the budget: a tenth of it is spent on noisy counts of people by the
-        size of every feature. About 1% of people are beyond them.
+        size of every feature. About 1% of people are beyond them. A feature whose entries cannot be told from noise
+        gets limits (0, 0), with a warning. A feature with these limits is left out: it is divided by 2**40.
     with_mean : bool, default True
         Whether to subtract means.
     with_std : bool, default True
@@ -71,8 +77,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     ----------
     mean_, var_, scale_ : ndarray of shape (n_features,)
         Means, variances and their roots; no variance is below the level that the known noise gives a constant feature.
+        A feature that is left out has mean 0, variance NaN and scale 2**40.
     mean_std_ : ndarray of shape (n_features,)
-        Standard deviation of `mean_` from the privacy noise alone (first order).
+        Standard deviation of `mean_` from the privacy noise alone (first order); NaN for a feature left out.
     box_x_ : ndarray of shape (2, n_features)
         The limits found, if `box_x` is "private".
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -256,7 +263,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
 
     @property
     def _unit(self) -> Any:
-        return self.scale_ if self.with_std else 1.0
+        return self.scale_ if self.with_std else np.where(self.scale_ == _UNSEEN, _UNSEEN, 1.0)
 
     def _check_parameters(self, privacy: Privacy) -> None:
         check_box(self.box_x)
@@ -282,7 +289,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         units = half_widths(public.low, public.high)
         middle = public.low / 2.0 + public.high / 2.0
         least = np.maximum(variance, noise_of_variance)
-        return Fitted(_attributes(middle + units * mean, units**2 * least, units * noise_of_mean))
+        attributes = _attributes(middle + units * mean, units**2 * least, units * noise_of_mean)
+        # Left in its units, a feature that nothing is known of could be all that later steps see.
+        unseen = ((public.low == 0.0) & (public.high == 0.0)) | (units >= _UNSEEN)
+        unknown = {"mean_": 0.0, "var_": np.nan, "scale_": _UNSEEN, "mean_std_": np.nan}
+        return Fitted(attributes | {name: np.where(unseen, one, attributes[name]) for name, one in unknown.items()})
 
     def _fit_without_noise(self, X: Any) -> Solved:
         rows: FloatArray = check_array(X, dtype=np.float64)

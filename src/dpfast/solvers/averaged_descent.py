@@ -77,6 +77,10 @@ _LEFT = 0.65
 # Standard deviations by which the mean residual may differ from the steps' constant by chance.
 _SKEWED = 1.0
 _TINY = 1e-280
+# Mean squared residual over the square of their clip, at most: more of it tells nothing of the residuals beyond.
+_MOST_OF_LIMIT = 0.8
+# Bisections of an interval of logarithms.
+_HALVINGS = 60
 
 
 class Schedule(NamedTuple):
@@ -480,6 +484,36 @@ def constant(
     beyond = np.sign(apart) * np.maximum(np.abs(apart) - _SKEWED * math.sqrt(own + other), 0.0)
     pooled: FloatArray = of_steps + (apart * own + beyond * other) / (own + other)
     return pooled
+
+
+class Unclipped(NamedTuple):
+    """Factors that undo the clip of squared residuals."""
+
+    #: Of their mean square,
+    square: float
+    #: and of its relative error.
+    error: float
+
+
+def unclipped(squares: FloatArray, people: float, limit: float) -> Unclipped:
+    """Return the factors for squares (l,), summed over people whose residuals had a norm of at most `limit`.
+
+    They make the mean square consistent for normal residuals (Huber, P. (1964). Robust estimation of a location
+    parameter. Annals of Mathematical Statistics 35, proposal 2). A squared norm of mean v is about v/k times chi-square
+    of k degrees of freedom. Cut off at limit^2 = v x/k it has the mean v F_{k+2}(x) + limit^2 (1 - F_k(x)), which grows
+    with v at the rate F_{k+2}(x). If few people have residuals near the limit both factors are about 1.
+    """
+    total = float(np.sum(squares))
+    degrees = total**2 / float(np.sum(squares**2))
+    part = min(total / (people * limit**2), _MOST_OF_LIMIT)
+    least, most = -40.0, 40.0
+    for _ in range(_HALVINGS):
+        logarithm = (least + most) / 2.0
+        x = math.exp(logarithm)
+        within = float(special.chdtr(degrees + 2.0, x))
+        is_more = degrees / x * within + float(special.chdtrc(degrees, x)) > part
+        least, most = (logarithm, most) if is_more else (least, logarithm)
+    return Unclipped(degrees / x / part, part * x / (degrees * within))
 
 
 def without_constant(xx: FloatArray, *, has_constant: bool) -> FloatArray:

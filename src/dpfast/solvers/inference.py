@@ -53,6 +53,8 @@ _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
 _ENERGY_STEPS = 4
+# The probability below the upper 95% limit, and a relative error of variances far below those that matter.
+_WIDENED, _LEAST_NOISE = 0.975, 1e-3
 
 
 class Posterior(NamedTuple):
@@ -91,6 +93,19 @@ class Evidence:
         groups = np.split(self.xy, len(self.covariance), axis=1)
         squares = (np.sum(xy * (linalg.pinvh(own) @ xy)) for xy, own in zip(groups, self.covariance, strict=True))
         return float(sum(squares)) / self.xy.size
+
+    def widened(self, residual_variance: FloatArray) -> FloatArray:
+        """Return a released residual variance, increased by so much that limits allow for the noise in it.
+
+        A variance of relative standard error r is known like one from 2/r^2 degrees of freedom: Satterthwaite, F.
+        (1946). An approximate distribution of estimates of variance components. Biometrics Bulletin 2. So the quantile
+        of Student's law replaces the normal one. The quantile is that of 95% limits for every level, so that limits and
+        p-values agree.
+        """
+        relative = np.maximum(self.residual_noise, _LEAST_NOISE)
+        students = special.stdtrit(2.0 / relative**2, _WIDENED) / special.ndtri(_WIDENED)
+        widened: FloatArray = residual_variance * students**2
+        return widened
 
     def posterior(self, residual_variance: FloatArray, level: float, *, of_population: bool) -> Posterior:
         """Posterior of the coefficients of the population, or of those of least squares on the rows that were summed.
