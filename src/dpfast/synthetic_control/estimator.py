@@ -115,6 +115,8 @@ class SyntheticControl(Placebos, PrivateEstimator):
         The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is the squared length of the longest row
         before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case
         eigenvalues of the released X'X plus the penalty are at least a floor set by the known noise (`noise_floor_`).
+        At ``epsilon=inf`` a number has the same meaning, and "auto" is the number of periods in input units, which
+        hardly shrinks outcomes far larger than 1. (No range is found for ``bound="private"`` there: it counts as 1.)
     mechanism : {"cross_section", "output", "objective"}, default "cross_section"
         "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
         noise to the ridge weights of one target, "objective" to their objective over the L1 ball (Algorithms 2 and
@@ -172,7 +174,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     prediction_ : ndarray of shape (n_post,)
         With those: the prediction for the target of the fit.
     ridge_ : float
-        The paper's lambda, as used.
+        The paper's lambda, as used, in mapped units.
     noise_floor_ : float
         Smallest eigenvalue that X'X plus its penalty may have; 0 without noise.
     n_components_ : int or None
@@ -825,12 +827,18 @@ class SyntheticControl(Placebos, PrivateEstimator):
         }
 
     def _fit_without_noise(self, read: _Read) -> Solved:
-        """Fit the textbook estimate of the raw data about the centre, or the range's middle if entries are missing."""
+        """Fit the textbook estimate of the raw data.
+
+        A ridge is in mapped units, as with noise, and shrinks towards the same path. The one of "auto" is in input
+        units, towards 0 without a centre, or the range's middle if entries are missing.
+        """
         donors, public = self._read(read)
-        basis, ridge = orthonormal_basis(self.basis, public.n_pre), self._lambda(public.n_pre)
+        basis, (offset, half_width) = orthonormal_basis(self.basis, public.n_pre), self._range()
+        is_auto = isinstance(self.ridge, str)
+        ridge = self._lambda(public.n_pre) * (1.0 if is_auto else half_width**2)
         keep = None if isinstance(self.n_components, str) else self.n_components
         missing = np.isnan(donors)
-        about: float | FloatArray = self._range()[0] if np.any(missing) else 0.0
+        about: float | FloatArray = 0.0 if is_auto and not np.any(missing) else offset
         if self._center_is("private"):
             about = about + np.nanmean(donors - about, axis=0)
         elif self.center is not None and not isinstance(self.center, str):
@@ -849,7 +857,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
             solution = coefficients(theta, basis, public.n_post)
         facts = {
-            "ridge_": ridge,
+            "ridge_": ridge / half_width**2,
             "noise_floor_": 0.0,
             "n_components_": keep,
             "center_": center,

@@ -57,9 +57,10 @@ def effect_table(
     -------
     pandas.DataFrame
         Columns ``observed``, ``counterfactual``, ``effect`` (their difference), ``cumulative`` (effects summed up to
-        the period), ``percent`` (effect in percent of the counterfactual; NaN if the latter is 0), and ``low``,
-        ``high`` if limits are given. Several targets make a first index level ``target``. Averages over periods are
-        left to `effect_report`, so that every row is a period.
+        the period), ``percent`` (effect in percent of the counterfactual; NaN if the latter is 0). If limits are given,
+        also ``low``, ``high`` and ``cumulative_low``, ``cumulative_high``: the limits summed up to the period, which are
+        wide enough for the cumulative effect (see `effect_report`). Several targets make a first index level
+        ``target``. Every row is a period; averages are in ``SyntheticControl.effect_summary``.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def effect_table(
         percent = np.where(expected == 0.0, np.nan, 100.0 * effect / expected)
     cumulative = np.cumsum(effect, axis=-1)
     columns = {"observed": rows, "counterfactual": expected, "effect": effect, "cumulative": cumulative}
-    columns |= {"percent": percent} | series
+    columns |= {"percent": percent} | series | {f"cumulative_{name}": np.cumsum(series[name], -1) for name in series}
     if rows.ndim == 2:
         targets = observed.index if isinstance(observed, pd.DataFrame) else range(len(rows))
         periods = pd.MultiIndex.from_product([targets, periods], names=["target", periods.name])
@@ -168,7 +169,7 @@ def _label(period: Any) -> str:
 
 def _labels_of(targets: Any, number: int) -> list[Any]:
     """Return the row labels of a frame of targets, else their numbers."""
-    return list(targets.index) if hasattr(targets, "iloc") else list(range(number))
+    return list(targets.index) if hasattr(targets, "iloc") and targets.ndim == 2 else list(range(number))
 
 
 class TargetReports:
@@ -232,6 +233,64 @@ class TargetReports:
         frame: Any = target
         named = frame.iloc[:, self.n_pre_ :] if observed.ndim == 2 and hasattr(frame, "iloc") else observed
         return effect_table(named, self._later(pre), index=self._index()[self.n_pre_ :], **limits)
+
+    def effect_summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
+        """Tabulate the average and the cumulative effect on targets, and how well they were fitted, a row a target.
+
+        Privacy: computed from released values and from the public records of the targets.
+
+        Parameters
+        ----------
+        target : array, Series or DataFrame of shape (n_periods,) or (n_targets, n_periods), optional
+            Public outcomes of all periods; by default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the limits, which are about privacy noise alone.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``average`` (effect a period) and ``cumulative``, each with ``_low`` and ``_high`` if `interval` is
+            offered: the averages and sums of its limits, which are wide enough at the same level (see
+            `dpfast.synthetic_control.reports.effect_report`); ``percent``, the effect in percent of the counterfactual;
+            ``pre_rmspe`` and ``post_rmspe``, root mean squared differences of the target from its synthetic control
+            before and after the intervention, NaN before it if weights alone were released; and ``ratio``, the latter
+            over the former. A ratio near 1 is no evidence of an effect. `placebo_ranks` says how many donors have as
+            large a ratio.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1), or a target has another length.
+        ImportError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> target[10:] += 0.2
+        >>> model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target)
+        >>> table = model.effect_summary()
+        >>> bool(abs(table["average"][0] - 0.2) < 0.05 and table["ratio"][0] > 2.0)
+        True
+        """
+        pd = optional("pandas", "a table of effects")
+        level = check.share("level", level)
+        effects = self.effect(target, level=level if self._has_interval() else None)
+        whole = np.atleast_2d(self._whole(target))
+        of_periods = {name: effects[name].to_numpy().reshape(len(whole), -1) for name in effects}
+        limits = [name for name in ("low", "high") if name in of_periods]
+        columns = {"average": of_periods["effect"].mean(axis=-1)}
+        columns |= {f"average_{name}": of_periods[name].mean(axis=-1) for name in limits}
+        columns |= {name: of_periods[name][:, -1] for name in of_periods if name.startswith("cumulative")}
+        expected = of_periods["counterfactual"].mean(axis=-1)
+        before = self.pre_fit(whole)
+        after = np.sqrt(np.mean(of_periods["effect"] ** 2, axis=-1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns["percent"] = np.where(expected == 0.0, np.nan, 100.0 * columns["average"] / expected)
+            columns |= {"pre_rmspe": before, "post_rmspe": after, "ratio": after / before}
+        return pd.DataFrame(columns, index=pd.Index(_labels_of(target, len(whole)), name="target"))
 
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.

@@ -33,6 +33,8 @@ def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping
         if rows.shape[1] == len(model.periods_):
             effects = model.effect(rows, level=LEVEL if model._has_interval() else None)
             written["effects"] = _of_targets(effects, targets)
+            totals = model.effect_summary(rows, level=LEVEL)
+            written["effect_summary"] = {"target": list(targets)} | {name: totals[name].to_numpy() for name in totals}
         written["paths"] = _paths(model, rows, targets)
         if (cut := _placebo_cut(model)) is not None:
             written["placebo"] = _of_targets(model.placebo(cut, rows), targets)
