@@ -363,7 +363,7 @@ def synthetic_control():
             means.append(np.mean(california[19:] - path))
             errors.append(np.sqrt(np.mean((path - exact.predict(california[:19])) ** 2)))
             if options.get("mechanism") is None:
-                same = {"ridge": model.ridge_, "center": model.center_}
+                same = {"ridge": model.ridge_, "center": model.center_, "bound": getattr(model, "bound_", model.bound)}
                 alike = SyntheticControl(np.inf, **{"bound": (0.0, 300.0)} | public | same).fit(donors, 19)
                 low, high = model.interval(california[:19], 0.9)
                 held.append(np.mean((low <= alike.predict(california[:19])) & (alike.predict(california[:19]) <= high)))

@@ -133,6 +133,16 @@ def fit_groups(kind, **parameters):
     return fit
 
 
+def fit_classes(**parameters):
+    def fit(who):
+        frame = visits(who)
+        options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 2.0, "classes": [0, 1], **SEEDED} | parameters
+        labels = (frame["y"] > 0.0).astype(int)
+        return ObjectivePerturbationClassifier(**options).fit(frame[["x"]], labels, groups=frame["id"], max_rows=2)
+
+    return fit
+
+
 def fit_owners(who):
     # Ids of tables are numbers or text; others are objects there.
     frame = visits(who)
@@ -167,6 +177,8 @@ PATHS = {name: (listed(fit), fit.any_order) for name, fit in LISTED.items()} | {
     "ids in a series": (fit_groups("series"), True),
     "ids as objects, add_remove": (fit_groups("objects", adjacency="add_remove"), True),
     "ids, clipped by person": (fit_groups("series", block_bounds=(1.0, 1.0)), True),
+    "ids of a classifier": (fit_classes(), True),
+    "ids of a classifier, add_remove": (fit_classes(adjacency="add_remove"), True),
     "ids of a table": (fit_owners, True),
     "ids of parts": (fit_owners_of_parts, True),
     "episodes": (fit_episodes, True),

@@ -70,7 +70,11 @@ OF_ROWS = {
     "exponential": (partial(pursuit, selector="exponential"), Y[:, 0]),
     "scaler": (partial(PrivateStandardScaler, box_x="private"), None),
 }
-OF_PANELS = {"panel": {"center": "private", "row_bound": "private"}, "found range": {"bound": "private"}}
+OF_PANELS = {
+    "panel": {"center": "private", "row_bound": "private"},
+    "found range": {"bound": "private"},
+    "predictors": {"bound": "private", "predictors": {"age": (-1.0, 0.5)}},
+}
 OF_WALKS = {
     "visits": {"return_range": (0, 1)},
     "found returns": {"return_range": "private"},

@@ -161,6 +161,23 @@ def test_a_wide_panel(tmp_path):
     assert model.periods_.tolist() == [2019, 2020, 2021, 2022]
 
 
+def test_predictors_of_a_wide_panel(tmp_path):
+    frame = table_of("synthetic_control")
+    frame = frame.assign(age=18.0 + 10.0 * frame["2019"], income=1_000.0)
+    declared = ("# predictors = { name = [1.0] }", "predictors = { income = [0, 5000], age = [18, 90, 0.5] }")
+    targets = ("Bern = [1.0", "Bern = [900.0, 50.0, 1.0")
+    path = write_job(tmp_path, "synthetic_control", SEED, QUIET, declared, targets, table=frame)
+    model = fitted(path)
+    limits = {"income": (0.0, 5000.0), "age": (18.0, 90.0, 0.5)}
+    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0), predictors=limits)
+    own = [900.0, 50.0, 1.0, 1.2, 1.1, 1.6]
+    same(model, expected.fit(frame[["income", "age", *frame.columns[:4]]].to_numpy(), 3, own), "coef_", "target_")
+    written = pd.read_csv(path.parent / "fit" / "balance.csv")
+    assert written["predictor"].tolist() == ["income", "age"]
+    np.testing.assert_allclose(written["estimate"], expected.balance()["estimate"])
+    assert main(["plan", str(path)]) == 0
+
+
 def test_entries_of_a_wide_panel_may_be_missing_where_that_is_declared(tmp_path, capsys):
     frame = table_of("synthetic_control")
     frame.iloc[::9, 1] = np.nan
@@ -304,6 +321,7 @@ REFUSED = [
         r"\[targets\] must each hold a number for all 4",
     ),
     ("synthetic_control", ('# unit = "..."', 'unit = "x"'), r"\[panel\] must have either periods"),
+    ("synthetic_control", ("# predictors = { name = [1.0]", "predictors = { income = [0, 1]"), "no column 'income'"),
     ("synthetic_control", ("bound = [0.0, 5.0]", "bound = [0.0]"), r"bound must be a list of 2 numbers, got 1"),
     ("synthetic_control", ("bound = [0.0, 5.0]", "bound = [5.0, 0.0]"), "bound must be finite and increasing"),
     ("policy_evaluation", ("# n_states = 10", "n_states = 3"), r"\[trajectories\] must have either states or n_states"),

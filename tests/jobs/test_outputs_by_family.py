@@ -123,7 +123,7 @@ def test_effects_paths_and_placebos_of_targets(panel):
     model = SyntheticControl(1.0, 1e-6, placebo_share=0.1).fit(donors, 10, both)
     names = ["Bern", "Basel"]
     tables = of_control.tables(model, names)
-    assert set(tables) == {"effects", "paths", "placebo", "placebo_ranks", "coefficients", "center"}
+    assert set(tables) == {"effects", "effect_summary", "paths", "placebo", "placebo_ranks", "coefficients", "center"}
     assert all(len(lengths(table)) == 1 for table in tables.values())
     effects = model.effect(both, level=of_control.LEVEL)
     n_post = model.n_post_
@@ -147,7 +147,7 @@ def test_weights_for_one_target(mechanism, panel):
     donors, target = panel
     model = SyntheticControl(20.0, 1e-6, mechanism=mechanism).fit(donors[:50], 10, target)
     tables = of_control.tables(model, ["Bern"])
-    assert set(tables) == {"effects", "paths", "weights"}
+    assert set(tables) == {"effects", "effect_summary", "paths", "weights"}
     np.testing.assert_array_equal(tables["weights"]["estimate"], model.weights_)
     assert ("low" in tables["effects"]) == (mechanism == "output")
     assert tables["paths"]["estimate"][:10] == [None] * 10

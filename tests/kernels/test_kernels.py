@@ -1,5 +1,6 @@
 """What dpfast's kernels are to code outside of it: which are cimported, and that it works."""
 
+import os
 import re
 import subprocess
 import sys
@@ -203,3 +204,29 @@ def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
     eigenvalues = np.sort(rng.random(4))
     expected = solvers.quadratic_over_sphere(eigenvalues, a[1], 1.0)
     assert np.array_equal(outside.on_sphere(eigenvalues, a[1], 1.0), expected)
+
+
+@pytest.mark.slow
+def test_the_recipes_of_the_page_build_its_example(tmp_path):
+    """By setuptools and by meson, from the page alone."""
+    page = Path(__file__).parents[2] / "docs" / "api" / "kernels.md"
+    blocks = dict(re.findall(r"^```(cython|py|meson)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
+    for module, tool in (("setuptools", "setup.py"), ("mesonbuild", "meson.build")):
+        pytest.importorskip(module)
+        folder = tmp_path / module
+        folder.mkdir()
+        (folder / "smallest.pyx").write_text(blocks["cython"])
+        (folder / tool).write_text(blocks["py" if tool == "setup.py" else "meson"])
+        # Its tools beside this Python, and this dpfast.
+        paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(FOLDER.parents[1])}
+        lines = [["setup.py", "-q", "build_ext", "--inplace"]]
+        if module == "mesonbuild":
+            lines = [["-m", "mesonbuild.mesonmain", "setup", "b"], ["-m", "mesonbuild.mesonmain", "compile", "-C", "b"]]
+        for line in lines:
+            subprocess.run([sys.executable, *line], cwd=folder, env=os.environ | paths, check=True)
+        library = next(folder.rglob("smallest*.so"))
+        spec = spec_from_file_location("smallest", library)
+        built = module_from_spec(spec)
+        spec.loader.exec_module(built)
+        np.testing.assert_allclose(built.onto_l1_ball(np.array([3.0, -4.0]), 2.0), [0.5, -1.5])
+        assert built.delta(1.0, 1.0) == pytest.approx(privacy.gaussian_delta(1.0, 1.0))

@@ -4,6 +4,7 @@ import math
 import pickle
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -490,3 +491,37 @@ def test_the_usual_lag_is_from_public_numbers():
     filled = [estimator("sufficient_statistics", horizon=40, lag=lag).fit(WALKS).value_ for lag in (None, 10, 0)]
     assert np.array_equal(filled[0], filled[2])
     assert not np.array_equal(filled[0], filled[1])
+
+
+def test_episodes_are_fitted_as_their_trajectories_are():
+    """Minari's datasets and episodes, and lists of steps, with states as they are declared."""
+    rng = np.random.default_rng(0)
+    walks = [rng.integers(0, 3, 4).tolist() for _ in range(300)]
+    rewards = [rng.uniform(size=3).tolist() for _ in walks]
+    minari = [
+        SimpleNamespace(
+            observations=np.array(walk), rewards=np.array(own), terminations=[0, 0, 1], truncations=[0, 0, 0]
+        )
+        for walk, own in zip(walks, rewards, strict=True)
+    ]
+    steps = [list(zip(walk[:-1], own, strict=True)) for walk, own in zip(walks, rewards, strict=True)]
+
+    def fitted(data, **given):
+        return PolicyEvaluation(1.0, 1e-6, gamma=0.9, random_state=0).fit(data, **given).value_
+
+    of_minari = fitted(Trajectories.from_minari(minari, states=range(3)))
+    spaces = pytest.importorskip("gymnasium").spaces
+    dataset = SimpleNamespace(iterate_episodes=lambda: iter(minari), observation_space=spaces.Discrete(3))
+    np.testing.assert_array_equal(fitted(dataset), of_minari)
+    np.testing.assert_array_equal(fitted(minari, states=3), of_minari)
+    of_steps = fitted(Trajectories.from_episodes(steps, 3))
+    np.testing.assert_array_equal(fitted(steps, states=3), of_steps)
+    np.testing.assert_array_equal(fitted(iter(steps), states=[0, 1, 2]), of_steps)
+    for data, given, message in (
+        (minari, {}, "episodes of Minari by from_minari"),
+        (steps, {}, "lists of steps by from_episodes"),
+        (steps, {"states": 2}, "state"),
+        (Trajectories.from_episodes(steps, 3), {"states": 3}, "has its own"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            fitted(data, **given)

@@ -1,6 +1,7 @@
 """Noisy descent: every step is calibrated for what one person moves it by, whatever was released before."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
-from dpfast.releases.noisy_descent import NoisyDescent, Rows
+from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.releases.staged_regression import People
 from dpfast.statistics.rows import RowMap
 
 N = 300
@@ -45,7 +47,7 @@ def asked(mechanism, people, seed):
 
 
 def people_of(rows, outcomes):
-    return Rows(io.open_table(rows, outcomes), 1)
+    return People(io.open_table(rows, outcomes), n_threads=1)
 
 
 ROWS = [[2.0, 0.0, 0.0], [1e6, -1e6, 1e6], [1e-3, 0.0, 0.0], [0.3, -0.2, 0.4], [0.0, 0.0, 0.0]]
@@ -80,6 +82,47 @@ def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
         assert far / stage.mechanism.scale <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
         largest = max(largest, far / stage.mechanism.scale / stage.mechanism.mu)
     assert largest > 0.99
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(("link", "constant"), [("logistic", True), ("softmax", False)])
+def test_no_person_moves_any_step_beyond_its_part(link, constant, adjacency):
+    """With all their rows, of which three count: alike, opposed, far out, few or many."""
+    mechanism = replace(mechanism_of(link, adjacency, constant=constant, epsilon=8.0), n_rows=None, max_rows=3)
+    x, y = table(link, 60)
+    ids = np.arange(60) // 2 + 1
+    end = (
+        (lambda sign: [sign]) if link == "logistic" else (lambda sign: [1.0, 0.0, 0.0] if sign > 0 else [0.0, 0.0, 1.0])
+    )
+    far, near = [1e6, -1e6, 1e6], [0.3, -0.2, 0.4]
+    persons = [[(far, sign)] * k for sign in (1.0, -1.0) for k in (1, 3, 7)]
+    persons += [[(near, 1.0), (near, -1.0), (far, 1.0)], [(far, 1.0), (far, -1.0)], [(near, 1.0)] * 3]
+
+    def people_with(person):
+        rows, outcomes = [row for row, _ in person], [end(sign) for _, sign in person]
+        own = np.zeros(len(person), int)
+        joined = (np.concatenate([np.reshape(a, (-1, b.shape[1])), b]) for a, b in ((rows, x), (outcomes, y)))
+        return People(io.open_table(*joined), np.concatenate([own, ids]), 3, 1)
+
+    people = people_with(persons[0])
+    others = [people_with(person) for person in (persons[1:] if adjacency == "replace_one" else [*persons, []])]
+    largest = {}
+    for number, stage in enumerate(asked(mechanism, people, 0)):
+        if number > 2 and number % 9:
+            continue
+        sums = [stage.statistic(one).to_float64() for one in (people, *others)]
+        # The last is without the person.
+        base = sums[0] if adjacency == "replace_one" else sums[-1]
+        far_off = max(float(np.linalg.norm(one - base)) for one in sums)
+        share = far_off / stage.mechanism.scale / stage.mechanism.mu
+        assert share <= 1.0 + 1e-12, stage.name
+        assert stage.mechanism.unit == "person"
+        largest[min(number, 1)] = max(largest.get(min(number, 1), 0.0), share)
+    # A count of 1 to 3 rows differs by 2; a sum of three rows is clipped to the bound. Slopes of two classes of three
+    # are at an angle of 120 degrees.
+    is_at_an_angle = link == "softmax" and adjacency == "replace_one"
+    assert largest[1] > (0.99 * math.sqrt(0.75) if is_at_an_angle else 0.99)
+    assert largest[0] == pytest.approx(1.0 / 3.0 if adjacency == "replace_one" else 1.0)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])

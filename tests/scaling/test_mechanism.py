@@ -105,3 +105,33 @@ def test_rows_that_are_not_finite_are_refused(bad):
     x[-1, 0] = bad
     with pytest.raises(ValueError, match="X contains NaN or infinity"):
         sums_of(x)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_no_person_moves_the_sums_further_than_the_noise_is_calibrated_for(adjacency):
+    """With up to five rows, of which three count, beside others with two each."""
+    mechanism = PairSums.calibrate(Privacy(1.0, 1e-6, adjacency), D, 3)
+    moved = mechanism.noise.scale * mechanism.noise.mu
+    others, ids = table(20), np.arange(20) // 2 + 1
+
+    def sums(rows):
+        joined = io.open_table(np.concatenate([rows, others]))
+        groups = np.concatenate([np.zeros(len(rows), int), ids])
+        return sum_pairs(joined, LOW, HIGH, groups=groups, max_rows=3).to_float64()
+
+    def change(parameters, numbers=(5, 5)):
+        one, other = (
+            np.array([row_in_box(p, LOW, HIGH) for p in np.split(half, 5)])[:number]
+            for half, number in zip(np.split(parameters, 2), numbers, strict=True)
+        )
+        return float(np.linalg.norm(sums(one) - sums(other if adjacency == "replace_one" else other[:0])))
+
+    rng = np.random.default_rng(0)
+    corners = np.concatenate([np.full(5 * D, 5.0), np.full(5 * D, -5.0)])
+    tried = [change(rng.normal(size=10 * D), tuple(rng.integers(1, 6, 2))) for _ in range(60)]
+    largest = max(*tried, change(corners), climb(change, 10 * D, rng, restarts=1, screened=10)[0])
+    assert largest <= moved * (1.0 + 1e-9)
+    assert largest > (0.999 if adjacency == "add_remove" else 0.6) * moved
+    assert mechanism.noise.unit == "person"
+    with pytest.raises(ValueError, match="groups must have one id a row"):
+        sum_pairs(io.open_table(others), LOW, HIGH, groups=ids[:-1], max_rows=3)

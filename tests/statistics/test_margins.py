@@ -126,3 +126,14 @@ def test_what_is_not_finite_is_refused():
     x[2, 1] = np.nan
     with pytest.raises(ValueError, match="X contains NaN or infinity"):
         counted(x, y, own)
+
+
+@pytest.mark.parametrize("n_margins", [1, 4])
+def test_of_people_with_several_rows_the_first_counts(n_margins):
+    own, (x, y) = cells(n_margins), rows(300, n_margins)
+    ids = np.random.default_rng(3).integers(0, 90, size=300)
+    first = np.sort(np.unique(ids, return_index=True)[1])
+    found = margin_counts(io.open_table(x, y), own, 1, groups=ids).to_float64()
+    np.testing.assert_array_equal(found, counted(x[first], y[first], own))
+    alone = margin_counts(io.open_table(x, y), own, 1, groups=np.arange(300)).to_float64()
+    np.testing.assert_array_equal(alone, counted(x, y, own))

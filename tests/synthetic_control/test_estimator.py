@@ -64,11 +64,30 @@ def textbook(donors, n_pre, ridge, target_pre):
 @pytest.mark.parametrize("ridge", [0.5, 3.0, "auto"])
 def test_infinite_epsilon_is_the_papers_estimate(ridge, bound):
     donors, target, _ = panel(n=30, n_pre=7)
-    donors, target = 40.0 * donors - 9.0, 40.0 * target - 9.0  # far beyond the bounds: nothing is clipped or mapped
+    donors, target = 40.0 * donors - 9.0, 40.0 * target - 9.0  # far beyond the bounds: nothing is clipped
     fitted = model(math.inf, 0.0, ridge=ridge, bound=bound, nonnegative=bound == 1.0).fit(donors, 7)
-    expected = textbook(donors, 7, 7.0 if ridge == "auto" else ridge, target[:7])
-    np.testing.assert_allclose(fitted.predict(target[:7]), expected, rtol=1e-10)
+    # A number counts in units of the range and shrinks towards its middle, as with noise.
+    middle, unit = (0.0, 1.0) if bound == 1.0 or ridge == "auto" else (0.05, 0.05)
+    penalty = 7.0 if ridge == "auto" else ridge * unit**2
+    expected = middle + textbook(donors - middle, 7, penalty, target[:7] - middle)
+    np.testing.assert_allclose(fitted.predict(target[:7]), expected, rtol=1e-8)
     assert "none" in fitted.releases_[0].guarantee
+
+
+@pytest.mark.parametrize("bound", [300.0, (0.0, 300.0)])
+@pytest.mark.parametrize("options", [{}, {"center": 120.0}, {"n_components": 3}, {"basis": 4}, {"nonnegative": True}])
+def test_a_ridge_means_the_same_without_noise(bound, options):
+    """Proposition 99: at ridge 19 and hardly any noise the effect was -49.8 where it was -15.1 without noise."""
+    if "nonnegative" in options and bound != 300.0:
+        return
+    states = california_prop99()
+    donors, target = states.drop("California"), states.loc["California"]
+    near, none = (
+        model(epsilon, delta, ridge=19.0, bound=bound, random_state=0, **options).fit(donors, 19, target)
+        for epsilon, delta in ((2.0**40, 1e-3), (math.inf, 0.0))
+    )
+    np.testing.assert_allclose(near.effect()["effect"], none.effect()["effect"], atol=0.05)
+    assert near.ridge_ == none.ridge_ == 19.0
 
 
 def test_california():

@@ -1,9 +1,14 @@
 """Effect tables: arithmetic on what is already released, and words that say what the limits cover."""
 
+import math
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from dpfast import SyntheticControl, UtilityWarning
+from dpfast.datasets import synthetic_control_panel
 from dpfast.io import write_table
 from dpfast.synthetic_control.reports import effect_report, effect_table
 
@@ -25,6 +30,8 @@ def test_a_row_is_a_period():
 def test_limits_are_those_of_the_effect():
     table = effect_table(OBSERVED, COUNTERFACTUAL, index=YEARS, low=[-20, -40, 60], high=[-10, -30, 70])
     np.testing.assert_array_equal(table[["low", "high"]], [[-20, -10], [-40, -30], [60, 70]])
+    cumulative = table[["cumulative_low", "cumulative_high"]]
+    np.testing.assert_array_equal(cumulative, [[-20, -10], [-60, -40], [0, 30]])
     words = effect_report(table, level=0.9)
     assert "90% limits of the average effect: 0 to 10." in words
     assert "known privacy noise" in words
@@ -91,3 +98,36 @@ def test_periods_of_a_table_of_effects_are_in_its_file(tmp_path):
         write_table(effect_table(OBSERVED, COUNTERFACTUAL, index=periods), tmp_path / "effects.csv")
         lines = (tmp_path / "effects.csv").read_text().splitlines()
         assert [line.split(",")[0] for line in lines] == [name, "1989", "1990", "1991"]
+
+
+def test_a_summary_of_effects_is_a_row_a_target():
+    donors, target, _ = synthetic_control_panel(5_000, 10, seed=0)
+    targets = pd.DataFrame(np.stack([target, target + np.r_[np.zeros(10), np.full(3, 0.2)]]), index=["Bern", "Basel"])
+    fitted = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10)
+    table, effects = fitted.effect_summary(targets, level=0.8), fitted.effect(targets, level=0.8)
+    assert list(table.index) == ["Bern", "Basel"]
+    for name, row in table.iterrows():
+        one, series = effects.loc[name], targets.loc[name].to_numpy()
+        for column, source in (("average", "effect"), ("average_low", "low"), ("average_high", "high")):
+            assert row[column] == pytest.approx(one[source].mean())
+        for column in ("cumulative", "cumulative_low", "cumulative_high"):
+            assert row[column] == one[column].iloc[-1]
+        assert row["percent"] == pytest.approx(100.0 * one["effect"].sum() / one["counterfactual"].sum())
+        assert row["pre_rmspe"] == pytest.approx(fitted.pre_fit(series))
+        assert row["post_rmspe"] == pytest.approx(math.sqrt(np.mean(one["effect"] ** 2)))
+        assert row["ratio"] == row["post_rmspe"] / row["pre_rmspe"]
+    alone = fitted.effect_summary(targets.loc["Basel"], level=0.8)
+    np.testing.assert_allclose(alone.iloc[0], table.loc["Basel"])
+
+
+def test_a_summary_of_effects_has_what_there_is():
+    """The weights of one target give no earlier periods, and those by an objective no limits."""
+    donors, target, _ = synthetic_control_panel(300, 10, seed=0)
+    for mechanism, has_limits in (("output", True), ("objective", False)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UtilityWarning)
+            fitted = SyntheticControl(1.0, 1e-6, mechanism=mechanism, random_state=0).fit(donors, 10, target)
+        row = fitted.effect_summary().iloc[0]
+        assert np.isnan(row["pre_rmspe"])
+        assert np.isnan(row["ratio"])
+        assert ("average_low" in row) == ("cumulative_high" in row) == has_limits

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
-from dpfast import io, plotting
+from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
@@ -35,17 +35,18 @@ from dpfast.convex_erm.plan import (
 from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import explains_bounds
-from dpfast.estimator.inputs import columns_of
+from dpfast.estimator.inputs import check_people, columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.noisy_descent import Descended, NoisyDescent, Rows
+from dpfast.releases.noisy_descent import Descended, NoisyDescent
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.size_counts import SHARE
+from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     GeneralisedLinearLoss,
     LogisticLoss,
@@ -213,7 +214,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     log_odds_: FloatArray = field(init=False)
 
     @quiet
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow tables, files, or iterables of blocks.
 
         Parameters
@@ -222,6 +223,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             One person a row; held in memory. Of `dpfast.io.Partitions`, which descent takes, parts hold the labels too.
         y : array of shape (n_rows,)
             Their labels, in the same order; one outside `classes` is refused.
+        groups : array of shape (n_rows,), optional
+            The owner of each row, if people may own several: the person is then the unit of privacy. It needs descent,
+            and no `inference`. Each person's slopes are summed and clipped as one; probabilities are calibrated with
+            the first row of each.
+        max_rows : int, optional
+            Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
 
         Returns
         -------
@@ -233,7 +240,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit(self._checked(), X, y, columns=columns_of(X))
+        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
+        if not check_people(groups, max_rows):
+            return self._fit(privacy, X, y, columns=columns_of(X))
+        self._check_takes_people(privacy)
+        return self._fit(privacy, X, y, groups, max_rows, unit="person", columns=columns_of(X))
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -543,25 +554,30 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         is_sound = self.calibration == "sound" and not math.isinf(self.epsilon)
         return is_sound and self.probabilities == "calibrated"
 
-    def _counts(self, privacy: Privacy, n_rows: int, *, is_gaussian: bool) -> tuple[Counts | None, Privacy]:
+    def _counts(
+        self, privacy: Privacy, n_rows: int | None, *, is_gaussian: bool, unit: Unit = "row"
+    ) -> tuple[Counts | None, Privacy]:
         """Return how margins are counted, and what is left of the budget: by public numbers."""
         if not self._counts_margins:
             return None, privacy
-        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, self._n_minimisers)
+        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, self._n_minimisers, unit=unit)
         about_intercept = self._n_minimisers == 1 and self.fit_intercept
-        edges = limits(public_rows(n_rows, self.adjacency), split(1)[0].deviation)
+        edges = limits(None if n_rows is None else public_rows(n_rows, self.adjacency), split(1)[0].deviation)
         bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)) - 1
         noise, rest = split(2 * bins)
         return Counts(noise, float(self.bound_x), edges, about_intercept), rest
 
-    def _counted(self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table) -> Summed:
+    def _counted(
+        self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table, groups: Any = None
+    ) -> Summed:
         """Have margins counted after the fit."""
         if counts is None:
             return summed
         fit = summed.mechanism
         assert isinstance(fit, Minimisers | Descent)
         mechanism = Calibrated(privacy, fit, counts)
-        return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
+        labelled = Labelled(summed.statistic, table, self.n_threads, groups)
+        return summed._replace(mechanism=mechanism, statistic=labelled)
 
     def _perturbation(self, share: Privacy, bounds: ObjectiveBounds) -> ObjectivePerturbation:
         if not self._shifts:
@@ -639,11 +655,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         rows = public_rows(n_rows, self.adjacency)
         return rows is not None and self._descent(privacy, n_features, rows).agreement(rows) < _DESCENT_AGREES
 
-    def _descent(self, privacy: Privacy, n_features: int, n_rows: int) -> NoisyDescent:
+    def _descent(
+        self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
+    ) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
-        rows = public_rows(n_rows, self.adjacency)
-        _, rest = self._counts(privacy, n_rows, is_gaussian=True)
-        return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows)
+        rows = None if n_rows is None else public_rows(n_rows, self.adjacency)
+        _, rest = self._counts(privacy, n_rows, is_gaussian=True, unit="row" if max_rows is None else "person")
+        return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows, max_rows)
 
     @property
     def _link(self) -> descent.Link:
@@ -725,21 +743,58 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             counts, _ = self._counts(privacy, n_rows, is_gaussian=False)
             return self._counted(super()._summed(privacy, table), privacy, counts, table)
         mechanism = self._descent(privacy, table.n_features, n_rows)
-        people = table
-        if mechanism.link == "softmax":
-            # It takes indicators, times weights.
-            if table.partitions is None:
-                rows, outcomes = table.whole()
-                people = io.open_table(rows, np.maximum(outcomes, 0.0))
-            else:
-                people = io.open_table(table.partitions.mapped(_indicators, table.n_features, table.n_outcomes))
         expected = None
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, mechanism.n_rows)
-        summed = Summed(Descent(mechanism), Rows(people, self.n_threads), expected=expected)
-        counts, _ = self._counts(privacy, n_rows, is_gaussian=True)
-        return self._counted(summed, privacy, counts, people)
+        return self._descending(
+            privacy, mechanism, People(self._as_descended(table), n_threads=self.n_threads), expected
+        )
+
+    def _sum(
+        self,
+        privacy: Privacy,
+        source: noise.BitSource,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        max_rows: int | None = None,
+    ) -> Summed:
+        if groups is None:
+            return super()._sum(privacy, source, X, y)
+        io.check_aligned(X=X, y=y, groups=groups)
+        table = self._opened(X, y)
+        if table.partitions is None:
+            table = io.open_table(*table.whole())
+        # How many rows there are is private, where a replaced person may have more or fewer.
+        mechanism = self._descent(privacy, table.n_features, None, max_rows)
+        people = People(self._as_descended(table), groups, max_rows, self.n_threads)
+        return self._descending(privacy, mechanism, people, None)
+
+    def _as_descended(self, table: io.Table) -> io.Table:
+        """Return the table with outcomes as descent takes them: of several classes indicators, times weights."""
+        if self._link == "logistic":
+            return table
+        if table.partitions is None:
+            rows, outcomes = table.whole()
+            return io.open_table(rows, np.maximum(outcomes, 0.0))
+        return io.open_table(table.partitions.mapped(_indicators, table.n_features, table.n_outcomes))
+
+    def _descending(
+        self, privacy: Privacy, mechanism: NoisyDescent, people: People, expected: Expected | None
+    ) -> Summed:
+        summed = Summed(Descent(mechanism), people, expected=expected)
+        unit: Unit = "row" if people.max_rows is None else "person"
+        counts, _ = self._counts(privacy, mechanism.n_rows, is_gaussian=True, unit=unit)
+        return self._counted(summed, privacy, counts, people.table, people.groups)
+
+    def _check_takes_people(self, privacy: Privacy) -> None:
+        """Refuse people with several rows where no sum over people is released."""
+        if math.isinf(privacy.epsilon) or not self._may_descend or self.inference:
+            raise ValueError(
+                f"groups go with descent alone: a finite epsilon, delta > 0, {self._DESCENT_TAKES}, method 'auto' or "
+                "'gradient', and no constraint, penalty, ridge or inference"
+            )
 
     @property
     def _ratio(self) -> str | None:

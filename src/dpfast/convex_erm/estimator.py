@@ -228,8 +228,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     def _perturbation(self, share: Privacy, bounds: ObjectiveBounds) -> ObjectivePerturbation:
         return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration)
 
-    def _measured(self, X: Any, y: Any) -> Measured:
-        return Measured(X, y)
+    def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
+        return Measured(X, y, groups=groups, max_rows=max_rows)
 
     @abstractmethod
     def _opened(self, X: Any, y: Any) -> io.Table:

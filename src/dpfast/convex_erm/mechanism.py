@@ -175,6 +175,8 @@ class Labelled(NamedTuple):
     fitted: Any
     table: io.Table
     n_threads: int | None = None
+    #: Of the people that rows belong to, if people have several.
+    groups: Any = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
 
     *Privacy.* The cell of a row is a function of that row, of coefficients released before and of public numbers
-    (statistics/margins.py). The row adds at most 1 to its cell. With more than two classes each class has a histogram
+    (statistics/margins.py). The row adds at most 1 to its cell. Of a person with several rows the first is counted,
+    and this person alone decides which that is. With more than two classes each class has a histogram
     of its own. So for any coefficients one record more or less changes one cell of each histogram by up to 1, and one
     in the place of another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is
     drawn afresh. So the counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add
@@ -253,7 +256,7 @@ def _answer(data: Labelled, *bits: Any, statistic: Callable[..., Any]) -> Any:
 
 
 def _count_margins(data: Labelled, cells: MarginCells) -> FixedPoint:
-    return margin_counts(data.table, cells, data.n_threads)
+    return margin_counts(data.table, cells, data.n_threads, groups=data.groups)
 
 
 @quiet

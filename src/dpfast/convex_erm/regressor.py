@@ -27,7 +27,7 @@ from dpfast.convex_erm.plan import (
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import explains_bounds
-from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of, refuse_people
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
@@ -167,7 +167,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return cast("float", self.bound_y)
 
     @quiet
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
         Parameters
@@ -177,6 +177,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             in them. Descent reads partitions in every step. For other losses the rows are held in memory.
         y : table of shape (n_rows,) or (n_rows, 1)
             Their outcomes, in the same order.
+        groups, max_rows
+            Refused: a person with several rows is for `MultiOutcomeRidge`, or give the mean of a person's rows.
 
         Returns
         -------
@@ -188,6 +190,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
+        refuse_people(self, groups, max_rows)
         return self._fit(self._checked(), X, y, columns=columns_of(X) | outcomes_of(X, y))
 
     @quiet

@@ -196,3 +196,22 @@ def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False, or
     if getattr(y, "ndim", 1) == 2:
         warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
     return table
+
+
+def check_people(groups: object, max_rows: object) -> bool:
+    """Return whether people have several rows; refuse one of `groups` and `max_rows` without the other."""
+    if groups is None and max_rows is None:
+        return False
+    if groups is None or max_rows is None:
+        raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
+    check.positive_integer("max_rows", max_rows)
+    return True
+
+
+def refuse_people(estimator: object, groups: object, max_rows: object) -> None:
+    """Refuse people with several rows, of an estimator that releases no sum over people."""
+    if check_people(groups, max_rows):
+        raise ValueError(
+            f"groups do not go with {type(estimator).__name__}: give one row a person, such as the mean of their rows, "
+            "or use MultiOutcomeRidge"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -42,17 +42,19 @@ class Panel:
     """A table of units by periods: a row a unit, NaN where an entry is missing, and labels of the periods in order.
 
     The intervention comes after `n_pre` periods. The labels are a pandas Index, where the table has any. The values are
-    an array, or partitions whose parts are.
+    an array, or partitions whose parts are. Further columns may come before the periods: predictors.
     """
 
     values: Any
     n_pre: int
     periods: Any = None
+    n_predictors: int = 0
 
     @property
     def n_periods(self) -> int:
         """Number of periods."""
-        return int(self.values.n_features if isinstance(self.values, Partitions) else self.values.shape[1])
+        columns = self.values.n_features if isinstance(self.values, Partitions) else self.values.shape[1]
+        return int(columns) - self.n_predictors
 
 
 def open_panel(
@@ -63,8 +65,12 @@ def open_panel(
     orientation: Orientation = "units_by_periods",
     may_miss: bool = False,
     may_be_empty: bool = False,
+    predictors: Sequence[str] = (),
 ) -> Panel:
     """Read a panel from an array, a DataFrame or a table of Arrow's, which lies as `orientation` says: never inferred.
+
+    `predictors` are columns beside the periods (rows, where units are columns), which come first in the panel: taken by
+    their names from a table that has names, else the first ones.
 
     Labels of units are not looked at; there may be no unit where their number is private (`may_be_empty`). The
     intervention comes after `n_pre` periods, or just before the period that it labels. Messages call the table `name`.
@@ -84,14 +90,14 @@ def open_panel(
     if isinstance(parts, Partitions):
         if turned:
             raise ValueError(f"orientation must be 'units_by_periods' for {name} in parts, which hold units each")
-        n_periods = parts.n_features
-        mapped = parts.mapped(_PanelPart(name, may_miss, n_periods), n_periods, 0)
-        return Panel(mapped, check_n_pre(n_pre, n_periods, name))
+        n_columns = parts.n_features
+        mapped = parts.mapped(_PanelPart(name, may_miss, n_columns), n_columns, 0)
+        return Panel(mapped, check_n_pre(n_pre, n_columns - len(predictors), name), None, len(predictors))
     periods = None
     if is_frame(table):
-        table, periods = _read_frame(table, name, turned)
+        table, periods = _read_frame(table, name, turned, predictors)
     elif is_arrow(table):
-        table, periods = _read_stream(table, name, turned)
+        table, periods = _read_stream(table, name, turned, predictors)
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
     if is_sparse(table):
@@ -101,7 +107,8 @@ def open_panel(
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
     if len(values) == 0 and not may_be_empty:
         raise ValueError(f"{name} must have at least one unit, got none")
-    return Panel(values, intervention_at(n_pre, periods, values.shape[1], name), periods)
+    cut = intervention_at(n_pre, periods, values.shape[1] - len(predictors), name)
+    return Panel(values, cut, periods, len(predictors))
 
 
 @dataclass(frozen=True)
@@ -236,13 +243,21 @@ def _check_long(part: Part, columns: Mapping[str, str]) -> None:
 
 
 def target_rows(
-    target: ArrayLike, lengths: dict[str, int], name: str = "target", periods: NDArray[Any] | None = None
+    target: ArrayLike,
+    lengths: dict[str, int],
+    name: str = "target",
+    periods: NDArray[Any] | None = None,
+    predictors: Sequence[str] = (),
 ) -> FloatArray:
     """Return public series of targets as an array of shape (n_targets, n_periods), or (n_periods,) for one of them.
 
     `lengths` are the accepted numbers of periods, by their names in messages. `periods` are the labels of the periods,
-    as from `period_labels`. The labels of a Series or DataFrame have to equal them, unless they are just places.
+    as from `period_labels`. The labels of a Series or DataFrame have to equal them, unless they are just places. The
+    `predictors` come first, in the place of their names in a Series or DataFrame.
     """
+    if predictors and is_frame(target):
+        return _labelled_rows(target, lengths, name, periods, predictors)
+    lengths = {meaning: length + len(predictors) for meaning, length in lengths.items()}
     if isinstance(target, str | bytes):
         raise TypeError(
             f"{name} must be a series of numbers, got a label: a donor's record is private and cannot be a target"
@@ -252,12 +267,42 @@ def target_rows(
         raise TypeError(f"{name} must be of real numbers, got dtype {rows.dtype}")
     if rows.ndim not in (1, 2) or rows.shape[-1] not in lengths.values():
         accepted = " or ".join(f"{length} ({meaning})" for meaning, length in lengths.items())
-        raise ValueError(f"{name} must have as many periods as the donors, {accepted}, got shape {rows.shape}")
+        raise ValueError(
+            f"{name} must have as many periods as the donors, {accepted}{_counting(predictors)}, got shape {rows.shape}"
+        )
     if is_frame(target) and periods is not None:
         _check_same_periods(target, periods[: rows.shape[-1]], name)
     rows = rows.astype(np.float64)
     check_values(rows, name)
     return rows
+
+
+def _counting(predictors: Sequence[str]) -> str:
+    return f" (with {len(predictors)} predictors, which come first)" if predictors else ""
+
+
+def _labelled_rows(
+    target: Any, lengths: dict[str, int], name: str, periods: NDArray[Any] | None, predictors: Sequence[str]
+) -> FloatArray:
+    """Return series of targets with their predictors, which are taken by their labels, first."""
+    labels = target.index if target.ndim == 1 else target.columns
+    places, rest = _predictors_first(labels, predictors, name)
+    chosen = target.iloc[places] if target.ndim == 1 else target.iloc[:, places]
+    later = target.iloc[rest] if target.ndim == 1 else target.iloc[:, rest]
+    later = later.set_axis(labels[rest].infer_objects(), axis=target.ndim - 1)
+    series = target_rows(later, lengths, name, periods)
+    values = target_rows(chosen, {"predictors": len(predictors)}, name)
+    return np.concatenate([values, series], axis=-1)
+
+
+def _predictors_first(labels: Any, predictors: Sequence[str], name: str) -> tuple[list[int], list[int]]:
+    """Return the places of predictors among the labels of columns, a pandas Index, and those of all others."""
+    found = list(labels)
+    for one in predictors:
+        if found.count(one) != 1:
+            raise ValueError(f"{name} must have one column for each of the predictors: {one!r} is there not once")
+    places = [found.index(one) for one in predictors]
+    return places, [place for place in range(len(found)) if place not in places]
 
 
 def _check_same_periods(target: Any, periods: NDArray[Any], name: str) -> None:
@@ -322,14 +367,17 @@ def check_values(
         raise ValueError(f"{name} contains NaN: {cure}")
 
 
-def _read_frame(frame: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
-    """Return values as they lie, with labels of periods; those of units are not looked at."""
+def _read_frame(frame: Any, name: str, turned: bool, predictors: Sequence[str] = ()) -> tuple[FloatArray, Any]:
+    """Return values as they lie, predictors first, with labels of periods; those of units are not looked at."""
     if frame.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, units by periods, got a Series")
     values = _joined(frame_blocks(frame, name), name)
     periods = frame.index if turned else frame.columns
     if periods.nlevels > 1:
         raise ValueError(f"{name} must have periods labelled on one level: use fit_long for a panel in rows")
+    if predictors:
+        places, rest = _predictors_first(periods, predictors, name)
+        values, periods = np.take(values, places + rest, axis=int(not turned)), periods[rest].infer_objects()
     if not periods.is_unique:
         raise ValueError(f"{name} must have each period once: a label of its {_AXIS[turned]} occurs more than once")
     is_text = all(isinstance(label, str) for label in periods)
@@ -338,17 +386,20 @@ def _read_frame(frame: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
     return values, periods
 
 
-def _read_stream(table: Any, name: str, turned: bool) -> tuple[FloatArray, Any]:
-    """Return values as they lie, with labels of periods where these are columns: rows have none."""
+def _read_stream(table: Any, name: str, turned: bool, predictors: Sequence[str] = ()) -> tuple[FloatArray, Any]:
+    """Return values as they lie, predictors first, with labels of periods where these are columns: rows have none."""
     stream = open_stream(table, name)
     values = _joined(stream_blocks(stream, name), name)
     if turned:
         return values, None
-    if len(set(stream.schema.names)) < len(stream.schema.names):
+    places, rest = _predictors_first(stream.schema.names, predictors, name)
+    periods = [stream.schema.names[place] for place in rest]
+    if len(set(periods)) < len(periods):
         raise ValueError(f"{name} must have each period once: a label of its columns occurs more than once")
-    if not _is_in_time(list(stream.schema.names)):
+    if not _is_in_time(periods):
         raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
-    return values, optional("pandas", "a panel with labels").Index(stream.schema.names)
+    values = values[:, places + rest] if predictors else values
+    return values, optional("pandas", "a panel with labels").Index(periods)
 
 
 _AXIS = {False: "columns", True: "rows"}

@@ -346,6 +346,46 @@ class Trajectories:
         return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod
+    def of(cls, given: Any, states: int | Iterable[Hashable] | None = None) -> Any:
+        """Build from episodes in the form that they have, if their states are known; anything else stays as it is.
+
+        Parameters
+        ----------
+        given : Trajectories, minari.MinariDataset, or iterable of episodes as for `from_minari` or `from_episodes`
+            What has Minari's form is read by `from_minari`. Other episodes need `states`.
+        states : int or iterable of hashable, optional
+            All states, or how many there are: 0, 1, and so on. A dataset of Minari declares them by its space.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `from_minari` and `from_episodes`, or if Trajectories are given with `states`.
+
+        Examples
+        --------
+        >>> from dpfast.statistics import Trajectories
+        >>> Trajectories.of([[(0, 0.0), (2, 1.0)]], states=3).n_states
+        3
+        """
+        listed = (
+            states
+            if states is None or isinstance(states, Iterable)
+            else range(check.positive_integer("states", states))
+        )
+        if hasattr(given, "iterate_episodes"):
+            return cls.from_minari(given, states=listed)
+        if states is None:
+            return given
+        if isinstance(given, cls) or not isinstance(given, Iterable):
+            raise ValueError(
+                f"states go with lists of episodes and with Minari's: a {type(given).__name__} has its own"
+            )
+        episodes = list(given)
+        if episodes and sources.is_episode(episodes[0]):
+            return cls.from_minari(episodes, states=listed)
+        return cls.from_episodes(episodes, states=listed)
+
+    @classmethod
     def concatenate(cls, parts: Iterable[Trajectories]) -> Trajectories:
         """Return the trajectories of all parts, at least one, which share their states, in order."""
         several = list(parts)

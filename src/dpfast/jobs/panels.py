@@ -32,6 +32,14 @@ _PANEL = Table(
             '["2019", "2020", "2021", "2022"]',
         ),
         Key(
+            "predictors",
+            Named(Lists(NUMBER)),
+            "Of a wide table: further columns, as rows of the pre-period, by name, with public limits and a weight of "
+            "at most 1, that of a period (by default), such as { income = [0, 100000], age = [18, 90, 0.5] }. In "
+            "[targets] they come first.",
+            LEFT_OUT,
+        ),
+        Key(
             "unit",
             TEXT,
             "Of a long table, a row for each unit and period: the column of units, donors and target.",
@@ -77,6 +85,8 @@ class Panel:
     #: Names of public series, and the series.
     targets: tuple[str, ...]
     series: Any
+    #: Limits and weights of further columns of a wide table.
+    predictors: Mapping[str, tuple[float, ...]] | None = None
 
     @property
     def labels(self) -> list[Any]:
@@ -88,8 +98,10 @@ class Panel:
         """Return the donors as a frame, NaN where an entry is missing."""
         pandas = optional("pandas", "a job on a panel")
         batches = self.columns.batches(self.files, progress)
-        blocks = [np.column_stack([batch.numbers(name) for name in self.periods]) for batch in batches]
-        return pandas.DataFrame(np.concatenate([np.empty((0, len(self.periods))), *blocks]), columns=self.labels)
+        names = self.columns.numbers
+        blocks = [np.column_stack([batch.numbers(name) for name in names]) for batch in batches]
+        labels = [*(self.predictors or {}), *self.labels]
+        return pandas.DataFrame(np.concatenate([np.empty((0, len(names))), *blocks]), columns=labels)
 
     def rows(self, progress: Progress | None) -> Any:
         """Return a long table as a frame."""
@@ -114,7 +126,12 @@ class Panel:
 
     def facts(self) -> list[Fact]:
         """Return the public facts on them, for a report."""
-        lies = [("periods", ", ".join(self.periods))] if self.long is None else [("treated", str(self.treated))]
+        names = [*(self.predictors or {}), *self.periods]
+        lies = (
+            [("predictors and periods" if self.predictors else "periods", ", ".join(names))]
+            if self.long is None
+            else [("treated", str(self.treated))]
+        )
         return [*lies, ("intervention", f"n_pre = {self.n_pre}"), ("targets", ", ".join(self.targets) or "none")]
 
 
@@ -138,14 +155,19 @@ class PanelForm:
         if is_long:
             return self._long(panel, targets, files)
         periods = tuple(panel["periods"])
-        columns = NamedColumns((), periods)
+        predictors = {name: tuple(numbers) for name, numbers in panel.get("predictors", {}).items()}
+        if both := predictors.keys() & set(periods):
+            raise ValueError(f"[panel] predictors must not be periods as well, got {sorted(both)}")
+        columns = NamedColumns((), (*predictors, *periods))
         columns.check(files)
         series = np.array(list(targets.values())) if len({len(one) for one in targets.values()}) == 1 else None
         series = series[0] if series is not None and len(series) == 1 else series
-        wide = Panel(files, panel["n_pre"], periods, None, None, columns, tuple(targets), series)
-        if targets and (series is None or series.shape[-1] not in wide.sizes().values()):
+        wide = Panel(files, panel["n_pre"], periods, None, None, columns, tuple(targets), series, predictors or None)
+        if targets and (series is None or series.shape[-1] - len(predictors) not in wide.sizes().values()):
+            first = f" {len(predictors)} predictors and" if predictors else ""
             raise ValueError(
-                f"[targets] must each hold a number for all {len(periods)} periods, or each for those before n_pre"
+                f"[targets] must each hold{first} a number for all {len(periods)} periods, or each for those before "
+                "n_pre"
             )
         return wide
 
@@ -153,6 +175,8 @@ class PanelForm:
         for key in _LONG:
             if key not in panel:
                 raise ValueError(f"[panel] lacks the key {key!r}")
+        if "predictors" in panel:
+            raise ValueError("[panel] predictors are columns of a wide table, a row a donor: a long one has none")
         if targets:
             raise ValueError("[targets] are for wide tables; of a long one the target is the unit that is treated")
         unit, time, value = (panel[key] for key in _LONG[:3])

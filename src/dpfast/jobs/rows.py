@@ -13,25 +13,18 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.io import Boolean, Category, Columns, EncodedTable, Number, RowOwners, in_own_words
+from dpfast.io import Boolean, Category, Columns, EncodedTable, RowOwners, in_own_words
 from dpfast.io.blocks import in_memory
-from dpfast.io.columns import Column, Part, table_parts
+from dpfast.io.columns import Feature, Part, table_parts
+from dpfast.jobs.features import Declared, Product, columns_table, named
 from dpfast.jobs.inputs import FORMAT, PATH, Files
-from dpfast.jobs.parameters import Changes, hints_of, keys_of
 from dpfast.jobs.values import (
     INTEGER,
     LEFT_OUT,
-    NUMBER,
     TEXT,
-    Either,
     Key,
-    Lists,
     Named,
-    Place,
     Table,
-    Variants,
-    Words,
-    section,
 )
 
 Outcomes = Literal["several", "one", "labels", "none"]
@@ -61,23 +54,6 @@ class OwnerColumn:
 
     id: str
     max_rows: int
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The declaration of columns, with names or a pattern."""
-
-    kind: type[Number | Boolean | Category]
-    options: Mapping[str, Any]
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether limits are declared."""
-        return "low" in self.options
-
-    def column(self, name: str) -> Column:
-        """Return it for a column of that name."""
-        return self.kind(name, **self.options)
 
 
 @dataclass(frozen=True)
@@ -159,9 +135,12 @@ class RowsForm:
     ) -> None:
         self._outcomes = outcomes
         features, those = (line.strip("\n") for line in example)
-        column = _columns_table(
-            limits="rows are bounded by bound_x here, there are no limits of columns" if not limits else None
+        self._has_limits = limits
+        why = (
+            "rows are bounded by bound_x here, there are no limits of columns (in an interaction, take a polynomial of "
+            "degree 1)"
         )
+        column = columns_table(limits=None if limits else why, transforms=True)
         says = (
             "What rows are described by, in the order of the coefficients: columns, by name or pattern. A kind alone, "
             'such as "number", is short for a table of nothing else.'
@@ -169,7 +148,7 @@ class RowsForm:
         sections = [
             Key("input", _INPUT, _INPUT.says),
             *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if people else []),
-            Key("features", Named(column, _named, features), says, LEFT_OUT),
+            Key("features", Named(column, named, features), says, LEFT_OUT),
         ]
         if outcomes != "none":
             what = {
@@ -179,7 +158,7 @@ class RowsForm:
             }[outcomes]
             only = ("boolean", "category") if outcomes == "labels" else ("number", "boolean", "category")
             bounded = "only features have limits, outcomes are bounded by bound_y"
-            sections.append(Key("outcomes", Named(_columns_table(only, limits=bounded), _named, those), what, LEFT_OUT))
+            sections.append(Key("outcomes", Named(columns_table(only, limits=bounded), named, those), what, LEFT_OUT))
         self.sections = tuple(sections)
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Rows:
@@ -195,7 +174,7 @@ class RowsForm:
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
         columns = _resolved(declared, files)
         if columns is None:
-            if any(one.is_limited for one in declared["features"].values()):
+            if self._has_limits and any(one.is_limited for one in declared["features"].values()):
                 raise ValueError(
                     "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
                     "columns it stands for: name them in full, in the job or in a copy to plan with"
@@ -213,7 +192,8 @@ class RowsForm:
             columns.check(files)
             if people is not None:
                 RowOwners(files, people.id).check()
-        box = columns.box if any(one.is_limited for one in declared["features"].values()) else None
+        is_limited = self._has_limits and any(one.is_limited for one in declared["features"].values())
+        box = columns.box if is_limited else None
         rows = Rows(files, columns, people, columns.feature_names, columns.outcome_names, box)
         return self._with_labels(rows) if self._outcomes == "labels" else rows
 
@@ -246,54 +226,6 @@ class RowsForm:
         return Rows(files, None, None, names[0], names[1] if len(names) > 1 else (), None, shapes[0][0])
 
 
-def _named(place: Place, declared: Declared) -> Declared:
-    try:
-        declared.column(place[-1])
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{section(place)} {error}") from None
-    return declared
-
-
-def _made(kind: type[Number | Boolean | Category]) -> Callable[[Place, dict[str, Any]], Declared]:
-    return lambda place, found: Declared(kind, found)
-
-
-_KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
-_LEVELS = {"levels": Lists(Either((TEXT, INTEGER)), made=tuple), "missing": Either((TEXT, INTEGER))}
-_LIMITS = (
-    Key(
-        "low",
-        NUMBER,
-        "Least entry: smaller ones are clipped to it. Where every feature has limits, they are box_x.",
-        LEFT_OUT,
-    ),
-    Key("high", NUMBER, "Largest entry, likewise.", LEFT_OUT),
-)
-_MISSING = "What stands for a missing entry; by default there must be none."
-
-
-def _columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None) -> Either:
-    """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit."""
-    tables = {}
-    for name in only:
-        kind = _KINDS[name]
-        changes = Changes(
-            values=_LEVELS if kind is Category else {},
-            left_out=("name", "low", "high", *(() if len(only) == len(_KINDS) else ("drop_first", "undeclared"))),
-        )
-        keys = [
-            *keys_of(kind, hints_of(kind), kind.__doc__ or "", changes),
-            *(_LIMITS if kind is Number and limits is None else ()),
-        ]
-        keys = [Key(key.name, key.values, _MISSING, key.default) if key.name == "missing" else key for key in keys]
-        summary = (kind.__doc__ or "").partition(".")[0].partition(";")[0].partition(", ")[0]
-        why = {} if limits is None else {"low": limits, "high": limits}
-        tables[name] = Table(tuple(keys), summary, _made(kind), why)
-    alone = {name: Declared(_KINDS[name], {}) for name in only if name != "category"}
-    usual = "number" if "number" in only else "boolean"
-    return Either((Words(alone), Variants(tables, lambda given: "category" if "levels" in given else usual)))
-
-
 def _people(sections: Mapping[str, Any], given: Mapping[str, Any]) -> OwnerColumn | None:
     if "people" not in sections:
         return None
@@ -315,14 +247,20 @@ def _shape(key: str, file: Path, *, labels: bool) -> tuple[int, int]:
 def _resolved(declared: Mapping[str, Mapping[str, Declared]], files: list[Path]) -> Columns | None:
     """Return the declared columns; None if patterns stand for some, unseen."""
     first = next(table_parts(files), None)
-    explicit = {name for section in declared.values() for name in section}
-    columns: dict[str, list[Column]] = {"features": [], "outcomes": []}
+    every = [(name, one) for those in declared.values() for name, one in those.items()]
+    explicit = {one.source(name) for name, one in every if not isinstance(one, Product)}
+    columns: dict[str, list[Feature]] = {"features": [], "outcomes": []}
     for key, those in declared.items():
+        entries: dict[str, list[Feature]] = {}
         for name, one in those.items():
-            matches = _matches(key, name, explicit, first)
+            if isinstance(one, Product):
+                continue
+            matches = _matches(key, one.source(name), explicit, first)
             if matches is None:
                 return None
-            columns[key] += map(one.column, matches)
+            entries[name] = [one.column(match) for match in matches]
+        for name, one in those.items():
+            columns[key] += [one.made_of(name, entries)] if isinstance(one, Product) else entries[name]
     return Columns(columns["features"], columns["outcomes"])
 
 

@@ -27,7 +27,7 @@ from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, warn
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
 from dpfast.estimator.documentation import missing_bound
-from dpfast.estimator.inputs import columns_of, open_with_outcomes, outcomes_of
+from dpfast.estimator.inputs import check_people, columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.io.blocks import is_read_once
 from dpfast.multi_outcome.mechanism import (
@@ -538,13 +538,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
         """Refuse people with several rows where these are not supported."""
-        if groups is None and max_rows is None:
+        if not check_people(groups, max_rows):
             if self.block_bounds is not None:
                 raise ValueError("block_bounds go with groups and max_rows: they bound what a person's rows add up to")
             return
-        if groups is None or max_rows is None:
-            raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
-        check.positive_integer("max_rows", max_rows)
         if self.mechanism != "gaussian" or self.calibration != "sound" or math.isinf(privacy.epsilon):
             raise ValueError("groups need mechanism='gaussian', calibration='sound' and a finite epsilon")
         if self.n_subsample is not None:

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -198,17 +199,20 @@ class PolicyEvaluation(PrivateEstimator):
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Constants)
 
     @quiet
-    def fit(self, trajectories: Trajectories | Iterable[Trajectories] | io.Partitions, y: None = None) -> Self:
+    def fit(self, trajectories: Any, y: None = None, *, states: int | Iterable[Hashable] | None = None) -> Self:
         """Fit from trajectories, one a person.
 
         Parameters
         ----------
-        trajectories : Trajectories, iterable of Trajectories, or Partitions
+        trajectories : Trajectories, iterable of Trajectories, Partitions, or episodes
+            Episodes are a MinariDataset, or, with `states`, lists of its episodes or of steps: see `Trajectories.of`.
             Blocks, as of `Trajectories.iter_parquet`, are read one at a time, in stages several times. An iterator is
             read only once, and is refused with a private range. Parts hold Trajectories, or lists of them: a Dask bag,
             files by functions.
         y : None
             Ignored; here for pipelines.
+        states : int or iterable of hashable, optional
+            Of episodes: all states, or how many there are (0, 1, ...). Public, and not read from the episodes.
 
         Returns
         -------
@@ -228,6 +232,8 @@ class PolicyEvaluation(PrivateEstimator):
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
+        if states is not None or hasattr(trajectories, "iterate_episodes"):
+            trajectories = io.Deferred(partial(Trajectories.of, trajectories, states))
         return self._fit(self._checked(), trajectories)
 
     def predict(self, states: Any) -> FloatArray:

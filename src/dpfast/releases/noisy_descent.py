@@ -7,7 +7,11 @@ function of the releases before and of public numbers, fixed before the data are
 adaptively, by mu squared (`dpfast.privacy.parts_of`). All outcomes of a row are in one matrix, so classes need no
 shares of their own.
 
-If the number of people is private, a noisy count comes first, for a small share: it decides the number of steps.
+A person may have several rows, of which the first `max_rows` count. The person's matrix is then the sum of their rows'
+matrices, and is clipped as a whole: the same proof, with the person for the row.
+
+If the number of people is private, a noisy count comes first, for a small share: it decides the number of steps. With
+several rows a person, rows are counted: a person adds `max_rows` at most.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, gaussian_mu, parts_of
+from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.staged_regression import People
 from dpfast.solvers import descent
 from dpfast.solvers.descent import Descent, Link, Position
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sums
@@ -40,19 +44,12 @@ _SURE = 4.0
 _DOUBT = 0.5
 
 
-class Rows(NamedTuple):
-    """The data owner's table, and the threads that go through it."""
-
-    table: io.Table
-    n_threads: int | None = None
-
-
 class Descended(NamedTuple):
     """The solution from the releases."""
 
     #: Coefficients (D, l) of rows as they were summed, the constant's last.
     theta: FloatArray
-    #: Number of people, public or released.
+    #: Number of rows that count, public or released.
     people: float
     #: Correlation of margins with the target ones, as shown by early steps.
     agreement: float
@@ -73,6 +70,8 @@ class NoisyDescent(Mechanism[Descended]):
     constant: bool = False
     #: None if it is private.
     n_rows: int | None = None
+    #: Most rows of a person, if people have several; None where every row is a person.
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
         if self.privacy.delta == 0.0:
@@ -91,7 +90,7 @@ class NoisyDescent(Mechanism[Descended]):
     @cached_property
     def whole(self) -> NoisySum:
         """Noise of a single sum with the whole budget."""
-        return NoisySum.calibrate(self.privacy, self._bound, self.shape)
+        return NoisySum.calibrate(self.privacy, self._bound, self.shape, unit=self._unit)
 
     @property
     def mu(self) -> float:
@@ -148,13 +147,13 @@ class NoisyDescent(Mechanism[Descended]):
         if self.n_rows is None:
             part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
             counts = partial(_count, step=self._step(np.zeros(self.shape)), clip=self._clip)
-            counted = yield Query("number of people", NoisySum.of_counts(part, 1, 1), counts)
-            people = counted.values["sum"][0, 0]
+            counted = yield Query(*self._counting(part), counts)
+            people = counted.values["sum"].item()
         assert people is not None
         steps, slopes = self.schedule(float(people)), []
         position = Position.start(self.shape)
         for number, part in enumerate(parts_of(left, [1.0] * steps.n_steps)):
-            mechanism = NoisySum.calibrate(part, self._bound, self.shape)
+            mechanism = NoisySum.calibrate(part, self._bound, self.shape, unit=self._unit)
             statistic = partial(_slopes, step=self._step(position.theta), clip=self._clip)
             released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
@@ -166,13 +165,23 @@ class NoisyDescent(Mechanism[Descended]):
 
         return found
 
+    def _counting(self, part: Privacy) -> tuple[str, NoisySum]:
+        """Return the name and the noise of the count of rows."""
+        if self.max_rows is None:
+            return "number of people", NoisySum.of_counts(part, 1, 1)
+        return "number of rows", NoisySum.calibrate(part, float(self.max_rows), (1, 1), unit=self._unit)
+
+    @property
+    def _unit(self) -> Unit:
+        return "row" if self.max_rows is None else "person"
+
     @cached_property
     def _clip(self) -> float:
-        return descent.clip(self.link, self.sizes[1], self.row_bound)
+        return descent.clip(self.link, self.sizes[1], self.row_bound, self.max_rows or 1)
 
     @cached_property
     def _bound(self) -> float:
-        return residual_bound(self._clip, self._step(np.zeros(self.shape)))
+        return residual_bound(self._clip, self._step(np.zeros(self.shape)), self.max_rows)
 
     def _step(self, theta: FloatArray) -> ResidualStep:
         low = -1.0 if self.link == "logistic" else 0.0
@@ -180,11 +189,11 @@ class NoisyDescent(Mechanism[Descended]):
         return ResidualStep(theta, self.row_map, outcomes, constant=self.constant, link=self.link)
 
 
-def _count(rows: Rows, step: ResidualStep, clip: float) -> FixedPoint:
+def _count(rows: People, step: ResidualStep, clip: float) -> FixedPoint:
     """Count rows after reading them all: a row unusable in a step is refused before anything is drawn."""
     _slopes(rows, step, clip)
-    return FixedPoint.from_integers(np.full((1, 1), rows.table.count_rows(), np.int64), 0)
+    return FixedPoint.from_integers(np.full((1, 1), rows.count_rows(), np.int64), 0)
 
 
-def _slopes(rows: Rows, step: ResidualStep, clip: float) -> FixedPoint:
-    return residual_sums(rows.table, step, clip, n_threads=rows.n_threads).products
+def _slopes(rows: People, step: ResidualStep, clip: float) -> FixedPoint:
+    return residual_sums(rows.table, step, clip, **rows.residual_options).products

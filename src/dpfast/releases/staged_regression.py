@@ -29,7 +29,8 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class People:
         """Options of sums of rows."""
         return {"groups": self.groups, "max_rows": self.max_rows, "n_threads": self.n_threads}
 
-    @property
+    @cached_property
     def residual_options(self) -> dict[str, Any]:
         """Options of sums of residuals."""
         if self.groups is None or self.max_rows is None:
@@ -95,6 +96,15 @@ class People:
         is_known = isinstance(self.groups, io.PersonIds)
         whose = self.groups if is_known else io.people(self.groups, self.max_rows)
         return {"whose": whose, "max_rows": self.max_rows, "n_threads": self.n_threads}
+
+    def count_rows(self) -> int:
+        """Count the rows that count."""
+        if self.groups is None or self.max_rows is None:
+            return self.table.count_rows()
+        if self.table.partitions is not None:
+            counted: int = self.table.reduce(partial(_count_of_people, max_rows=self.max_rows), add, groups=self.groups)
+            return counted
+        return int(self.residual_options["whose"].offsets[-1])
 
 
 class Public(NamedTuple):
@@ -733,6 +743,10 @@ def _unless_bare(row_map: RowMap) -> RowMap | None:
 def _first(people: People, first: Any) -> Gram:
     exact: Gram = first(people) if people.first is None else people.first
     return exact
+
+
+def _count_of_people(table: io.Table, groups: Any, max_rows: int) -> int:
+    return int(io.people(groups, max_rows).offsets[-1])
 
 
 def _count(people: People, first: Any, most: int) -> FixedPoint:

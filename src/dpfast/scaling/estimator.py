@@ -20,7 +20,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
-from dpfast.estimator.inputs import columns_of, rows_to_predict
+from dpfast.estimator.inputs import check_people, columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy
@@ -117,7 +117,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
     @quiet
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
         """Learn means and standard deviations.
 
         Parameters
@@ -126,6 +126,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             One person a row: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
         y : ignored
             For pipelines: its index must be that of X.
+        groups : array of shape (n_rows,), optional
+            The owner of each row, if people may own several: the person is then the unit of privacy. Means are of rows.
+        max_rows : int, optional
+            Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
 
         Returns
         -------
@@ -137,7 +141,13 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit(self._checked(), X, y, columns=columns_of(X), opened=_rows_alone)
+        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
+        options: dict[str, Any] = {"columns": columns_of(X), "opened": _without_outcomes}
+        if not check_people(groups, max_rows):
+            return self._fit(privacy, X, y, **options)
+        if math.isinf(privacy.epsilon):
+            raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
+        return self._fit(privacy, X, y, groups, max_rows, unit="person", **options)
 
     @quiet
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -270,19 +280,22 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         check.boolean("with_mean", self.with_mean)
         check.boolean("with_std", self.with_std)
 
-    def _measured(self, X: Any) -> Measured:
-        return Measured(X, None)
+    def _measured(self, X: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
+        return Measured(X, None, groups=groups, max_rows=max_rows)
 
-    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any) -> Summed:
+    def _sum(
+        self, privacy: Privacy, source: noise.BitSource, X: Any, groups: Any = None, max_rows: int | None = None
+    ) -> Summed:
         table = io.open_table(X)
         low, high = limits_of(self.box_x, table.n_features)
-        sums = sum_pairs(table, low, high)
+        mechanism = PairSums.calibrate(privacy, table.n_features, max_rows)
+        sums = sum_pairs(table, low, high, groups=groups, max_rows=max_rows)
         n_people = None
-        if self.adjacency == "replace_one":
+        if not mechanism.counted:
             n_people = PairSums.people(sums, table.n_features)
             if n_people == 0:
                 raise ValueError("X has no rows: at least one is needed")
-        return Summed(PairSums.calibrate(privacy, table.n_features), sums, _Public(low, high, n_people))
+        return Summed(mechanism, sums, _Public(low, high, n_people))
 
     def _solve(self, mechanism: PairSums, found: FloatArray, public: _Public) -> Fitted:
         mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(found, public.n_people)
@@ -309,10 +322,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             raise ValueError("scale_ must be positive")
 
 
-def _rows_alone(X: Any, y: Any) -> tuple[Any]:
+def _without_outcomes(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:
     # Later steps of a pipeline receive y beside rows without their index.
-    io.check_aligned(X=X, y=y)
-    return (X,)
+    io.check_aligned(X=X, y=y, groups=groups)
+    return (X,) if groups is None else (X, groups, max_rows)
 
 
 def _attributes(mean: FloatArray, variance: FloatArray, mean_std: FloatArray) -> dict[str, Any]:

@@ -6,6 +6,9 @@ z^2 + (2 z^2 - 5/4)^2 = 4 t^2 - 4 t + 25/16 with t = z^2 in [0, 1], at most 25/1
 circle about (0, 0) that holds them all has a radius of 5/4, and none is smaller. (Of z and z^2 - 1/2 the second moment
 would have 1.8 times this noise, the mean .9 times.) Where the number of people is private, each adds a public w as
 well: ||person||^2 <= 25/16 d + w^2.
+
+A person may have several rows, of which the first `max_rows` = k count: the person adds the sum of what these rows add,
+at most k times as much. How many rows count is private then, and is released as the number of people is.
 """
 
 from __future__ import annotations
@@ -15,19 +18,22 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.statistics.rows import RowMap, centred
+
+_UNLIKE = "groups must have one id a row: X has another number of rows"
 
 # Bits of the grid that z is rounded to; its square has twice as many.
 _BITS = 20
@@ -45,21 +51,25 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class PairSums(Mechanism[FloatArray]):
-    """The mechanism: noise for the sums of all features' pairs, and the number of people where it is private."""
+    """The mechanism: noise for the sums of all features' pairs, and the number of rows where it is private."""
 
     n_features: int
     noise: NoisySum
+    #: Whether the number of rows is released.
+    counted: bool
 
     @classmethod
-    def calibrate(cls, privacy: Privacy, n_features: int) -> Self:
-        """Noise for people with this many features."""
-        counted = privacy.adjacency == "add_remove"
+    def calibrate(cls, privacy: Privacy, n_features: int, max_rows: int | None = None) -> Self:
+        """Noise for people with this many features, and with up to `max_rows` rows each if they have several."""
+        counted = privacy.adjacency == "add_remove" or max_rows is not None
         squared = 25.0 / 16.0 * n_features + counted * _count_weight(n_features) ** 2
-        return cls(n_features, NoisySum.calibrate(privacy, math.sqrt(squared) * ROUND_UP, (2 * n_features + counted,)))
+        bound = math.sqrt(squared) * (max_rows or 1) * ROUND_UP
+        unit: Unit = "row" if max_rows is None else "person"
+        return cls(n_features, NoisySum.calibrate(privacy, bound, (2 * n_features + counted,), unit=unit), counted)
 
     @staticmethod
     def people(statistic: FixedPoint, n_features: int) -> int:
-        """Return how many were summed: the data owner's, unless it is public."""
+        """Return how many rows were summed: the data owner's, unless it is public."""
         return statistic.integer(2 * n_features) // round(_count_weight(n_features) * _ONE)
 
     @cached_property
@@ -79,7 +89,7 @@ class PairSums(Mechanism[FloatArray]):
 
     def _counted(self, statistic: FixedPoint) -> FixedPoint:
         """Leave out the number of people where it is public."""
-        return statistic if self.privacy.adjacency == "add_remove" else statistic[:-1]
+        return statistic if self.counted else statistic[:-1]
 
     def moments(self, sums: FloatArray, n_people: int | None) -> Moments:
         """Return means and variances from released sums; `n_people` if it is public."""
@@ -95,24 +105,39 @@ class PairSums(Mechanism[FloatArray]):
         return Moments(mean, np.minimum(square - mean**2, 1.0), np.minimum(noise, 1.0), np.minimum(noise_of_mean, 1.0))
 
 
-def sum_pairs(table: io.Table, low: FloatArray, high: FloatArray) -> FixedPoint:
-    """Sum the contributions of people exactly; the last entry is the number of people, as private as the rest."""
+def sum_pairs(
+    table: io.Table, low: FloatArray, high: FloatArray, *, groups: Any = None, max_rows: int | None = None
+) -> FixedPoint:
+    """Sum the contributions of rows exactly; the last entry is their number, as private as the rest.
+
+    Of each of the people that rows belong to, `groups`, the first `max_rows` count.
+    """
     row_map = centred(low, high)[0]
     if table.partitions is not None:
-        total: FixedPoint = table.reduce(partial(_of_part, row_map), operator.add)
+        function = partial(_of_part, row_map=row_map, max_rows=max_rows)
+        total: FixedPoint = table.reduce(function, operator.add, groups=groups)
         return total
-    return _summed(table, row_map)
+    return _of_part(table, groups, row_map, max_rows)
 
 
-def _of_part(row_map: RowMap, table: io.Table, groups: None) -> FixedPoint:
-    return _summed(table, row_map)
+def _of_part(table: io.Table, groups: Any, row_map: RowMap, max_rows: int | None) -> FixedPoint:
+    if groups is None or max_rows is None:
+        return _summed(table, row_map, None)
+    whose = io.people(groups, max_rows, ordered=False)
+    kept = whose.kept()
+    return _summed(table, row_map, np.ones(whose.n_rows, bool) if kept is None else kept)
 
 
-def _summed(table: io.Table, row_map: RowMap) -> FixedPoint:
+def _summed(table: io.Table, row_map: RowMap, kept: NDArray[np.bool_] | None) -> FixedPoint:
     d = table.n_features
-    sums, n_rows = np.zeros(2 * d, object), 0
+    sums, n_rows, start = np.zeros(2 * d, object), 0, 0
     for rows, _ in table.blocks(row_map):
         block = np.asarray(rows)
+        if kept is not None:
+            own, start = kept[start : start + len(block)], start + len(block)
+            if len(own) < len(block):
+                raise ValueError(_UNLIKE)
+            block = block[own]
         if np.isnan(block).any():
             raise check.not_finite("X")
         z = np.clip(np.rint(np.ldexp(block, _BITS)), -(1 << _BITS), 1 << _BITS).astype(np.int64)
@@ -120,6 +145,8 @@ def _summed(table: io.Table, row_map: RowMap) -> FixedPoint:
         pairs = np.hstack([z << _BITS, 2 * z * z - 5 * _ONE // 4])
         sums += pairs.sum(axis=0).astype(object)
         n_rows += len(z)
+    if kept is not None and start != len(kept):
+        raise ValueError(_UNLIKE)
     return FixedPoint.from_integers([*sums, n_rows * round(_count_weight(d) * _ONE)], -2 * _BITS)
 
 

@@ -32,6 +32,8 @@ Link = Literal["logistic", "softmax"]
 _GATHERED = 15.0
 #: Slopes are clipped to this share of their value at coefficients of 0.
 _CLIPPED = 0.5
+#: The clip of a person with several rows grows as this power of the most rows of one.
+_SEVERAL = 0.5
 #: Fewest and most steps.
 _FEW, _MANY = 30, 80
 #: Size of a step times the largest curvature that rows can have: what more steps are taken for, and most.
@@ -72,9 +74,10 @@ def first_slope(link: Link, n_outcomes: int) -> float:
     return 0.5 if link == "logistic" else math.sqrt(1.0 - 1.0 / n_outcomes)
 
 
-def clip(link: Link, n_outcomes: int, row_bound: float) -> float:
-    """Return the norm to clip rows times slopes to, for rows of norm at most `row_bound`."""
-    return _CLIPPED * first_slope(link, n_outcomes) * row_bound
+def clip(link: Link, n_outcomes: int, row_bound: float, max_rows: int = 1) -> float:
+    """Return the norm to clip a person's rows times slopes to, for rows of norm at most `row_bound`."""
+    stretch: float = float(max_rows) ** _SEVERAL
+    return _CLIPPED * first_slope(link, n_outcomes) * row_bound * stretch
 
 
 def schedule(link: Link, shape: tuple[int, int], row_bound: float, people: float, deviation: float) -> Descent:

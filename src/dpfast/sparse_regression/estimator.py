@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, check_X_y
@@ -25,7 +26,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of, refuse_people
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
@@ -163,7 +164,15 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     support_: IntArray = field(init=False)
 
     @quiet
-    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: ArrayLike | None = None,
+        max_rows: int | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Self:
         """Fit from rows.
 
         Parameters
@@ -173,6 +182,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             `dpfast.io.Partitions`, with the outcomes in them, are accepted too, except by "sample_aggregate".
         y : table of shape (n_rows,), (n_rows, 1) or, for "pursuit", (n_rows, n_outcomes)
             Their outcomes, in the same order.
+        groups, max_rows
+            Refused: a person with several rows is for `MultiOutcomeRidge`, or give the mean of a person's rows.
         progress : callable, optional
             Called with the number of supports "exponential" has scored, and the number of all.
 
@@ -186,6 +197,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
+        refuse_people(self, groups, max_rows)
         return self._fit(self._checked(), X, y, progress, columns=columns_of(X) | outcomes_of(X, y))
 
     def summary(self) -> DataFrame:

@@ -70,15 +70,23 @@ class MarginCells:
         return (sides * np.arange(n_histograms) + (np.asarray(y) > 0.0)) * bins + place
 
 
-def margin_counts(table: io.Table, cells: MarginCells, n_threads: int | None = None) -> FixedPoint:
+def margin_counts(
+    table: io.Table, cells: MarginCells, n_threads: int | None = None, *, groups: Any = None
+) -> FixedPoint:
     """Count the rows of a table in every cell, exactly: (n_histograms, n_cells). Outcomes are as large as a row counts.
 
-    Not private: in each histogram a row adds at most 1 to one cell.
+    Of the people that rows belong to, `groups`, the first row of each counts.
+
+    Not private: in each histogram a person adds at most 1 to one cell.
     """
     if table.partitions is not None:
         of_part = partial(_of_part, cells=cells, n_threads=n_threads or 1)
-        total: FixedPoint = table.reduce(of_part, operator.add)
+        total: FixedPoint = table.reduce(of_part, operator.add, groups=groups)
         return total
+    if groups is not None:
+        first = io.people(groups, 1)
+        rows = np.arange(first.n_rows) if first.order is None else first.order
+        table = io.open_table(*(np.asarray(one)[rows] for one in table.whole()))
     counts = np.zeros((cells.shape[0], math.prod(cells.shape[1:])), np.int64)
     for x, y in table.blocks():
         assert y is not None
@@ -91,4 +99,4 @@ def margin_counts(table: io.Table, cells: MarginCells, n_threads: int | None = N
 
 
 def _of_part(table: io.Table, groups: Any, **options: Any) -> FixedPoint:
-    return margin_counts(table, **options)
+    return margin_counts(table, groups=groups, **options)

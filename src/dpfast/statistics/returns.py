@@ -367,7 +367,8 @@ def blocks_of(trajectories: object) -> Iterable[Trajectories]:
         if not isinstance(block, Trajectories):
             raise TypeError(
                 f"trajectories must yield Trajectories, got {type(block).__name__}: a table becomes them by "
-                "Trajectories.from_frame"
+                "Trajectories.from_frame, episodes of Minari by from_minari, lists of steps by from_episodes (a fit "
+                "takes either where it is told the `states`)"
             )
         yield block
 

@@ -8,7 +8,7 @@ weights for one target (donor_weights.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -55,6 +55,7 @@ from dpfast.synthetic_control.predictions import (
     coefficients_of_moments,
     prediction_interval,
 )
+from dpfast.synthetic_control.predictors import PredictorMap, Predictors, outcomes_of
 from dpfast.synthetic_control.steps import Donors, DonorSteps, Solution
 
 if TYPE_CHECKING:
@@ -77,19 +78,27 @@ _BEYOND = (
 class _Public(NamedTuple):
     """Public facts of a panel and its target, including the number of donors under replace-one."""
 
+    #: Columns before the intervention: predictors and periods.
     n_pre: int
     periods: NDArray[Any]
+    #: With its predictors first, in their units.
     target: FloatArray | None
     n_donors: int | None
+    n_predictors: int = 0
+
+    @property
+    def n_columns(self) -> int:
+        return self.n_predictors + len(self.periods)
 
     @property
     def n_post(self) -> int:
-        return len(self.periods) - self.n_pre
+        return self.n_columns - self.n_pre
 
     @property
     def attributes(self) -> dict[str, Any]:
         """Those of a fit."""
-        return {"n_pre_": self.n_pre, "n_post_": self.n_post, "periods_": self.periods, "target_": self.target}
+        n_pre = self.n_pre - self.n_predictors
+        return {"n_pre_": n_pre, "n_post_": self.n_post, "periods_": self.periods, "target_": self.target}
 
 
 @dataclass(eq=False, repr=False)
@@ -115,6 +124,8 @@ class SyntheticControl(Placebos, PrivateEstimator):
         The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is the squared length of the longest row
         before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case
         eigenvalues of the released X'X plus the penalty are at least a floor set by the known noise (`noise_floor_`).
+        At ``epsilon=inf`` a number has the same meaning, and "auto" is the number of periods in input units, which
+        hardly shrinks outcomes far larger than 1. (No range is found for ``bound="private"`` there: it counts as 1.)
     mechanism : {"cross_section", "output", "objective"}, default "cross_section"
         "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
         noise to the ridge weights of one target, "objective" to their objective over the L1 ball (Algorithms 2 and
@@ -146,6 +157,12 @@ class SyntheticControl(Placebos, PrivateEstimator):
     basis : int or array of shape (n_pre, n_features), optional
         Outcomes before the intervention are projected onto the span of these public paths: orthonormal columns, or this
         many polynomials of lowest degree. Fewer features bring less noise.
+    predictors : dict of str to (low, high) or (low, high, weight), optional
+        Further columns of a donor, as rows of its pre-period: public limits by name, to which they are clipped, and a
+        weight of at most 1, that of an outcome before the intervention (default). Limits are mapped to the range of the
+        outcomes, times the weight. A donor's row with its predictors is bounded as one without is, by `row_bound`
+        (`pre` covers both), so that they bring no noise of their own; but more columns do bring more noise. They are
+        taken from tables by name; in arrays they are the first columns. Targets have them too.
     observation_rate : float, optional
         Declares that entries may be missing (NaN), completely at random, with this public probability of being
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
@@ -160,19 +177,20 @@ class SyntheticControl(Placebos, PrivateEstimator):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_post, n_pre)
-        Prediction of each later period from a target's earlier ones, all about `center_`.
-    center_ : ndarray of shape (n_periods,)
+    coef_ : ndarray of shape (n_post, n_predictors + n_pre)
+        Prediction of each later period from a target's predictors and earlier periods, all about `center_`. Predictors
+        are in units of the outcomes here and in the next two.
+    center_ : ndarray of shape (n_predictors + n_periods,)
         The path to shrink predictions towards, in input units: the middle of the range, or the path given by `center`.
-    pre_coef_ : ndarray of shape (n_pre, n_pre)
-        The same for the earlier periods themselves.
+    pre_coef_ : ndarray of shape (n_predictors + n_pre, n_predictors + n_pre)
+        The same for predictors and earlier periods themselves.
     weights_ : ndarray of shape (n_donors,)
         Released weights of the donors, in the place of coefficients with "output" and "objective": in the order of the
         table, after `fit_long` in that of the donors' first rows.
     prediction_ : ndarray of shape (n_post,)
         With those: the prediction for the target of the fit.
     ridge_ : float
-        The paper's lambda, as used.
+        The paper's lambda, as used, in mapped units.
     noise_floor_ : float
         Smallest eigenvalue that X'X plus its penalty may have; 0 without noise.
     n_components_ : int or None
@@ -182,7 +200,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     periods_ : ndarray of shape (n_periods,)
         Their labels; 0, 1, ... where there are none.
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
-        The public target that was passed to the fit.
+        The public target that was passed to the fit, predictors first.
     bound_ : float or tuple of (low, high)
         The range found, if `bound` is "private".
     releases_, privacy_spent_
@@ -218,6 +236,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     nonnegative: bool = False
     center: float | ArrayLike | Literal["auto", "target", "private"] | None = "auto"
     basis: int | ArrayLike | None = None
+    predictors: Mapping[str, tuple[float, ...]] | None = None
     observation_rate: float | None = None
     placebo_share: float | None = None
 
@@ -274,7 +293,8 @@ class SyntheticControl(Placebos, PrivateEstimator):
         def read() -> tuple[io.Panel, ArrayLike | None]:
             table = io.read_now(donors)
             self._check_order(table, "donors", orientation == "periods_by_units")
-            return io.open_panel(table, n_pre, orientation=orientation, **self._may_lack), target
+            options = {"orientation": orientation, "predictors": self._predictors.names} | self._may_lack
+            return io.open_panel(table, n_pre, **options), target
 
         return self._fit(self._checked(), read)
 
@@ -308,6 +328,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             or (unless `observation_rate` is declared) lacks one.
         """
         self._check_order(frame, "frame")
+        self._check_no_predictors("fit_long", "take them to fit, as columns of a table with a row a donor")
 
         def read() -> tuple[io.Panel, ArrayLike]:
             return io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **self._may_lack)
@@ -369,6 +390,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             raise ValueError("bound must be given by its values to release moments repeatedly, got 'private'")
         if isinstance(self.center, str) and not self._center_is("auto"):
             raise ValueError(f"center must be given by its values to release moments repeatedly, got {self.center!r}")
+        self._check_no_predictors("fit_repeatedly", "fit takes them")
         if self.placebo_share is not None:
             raise ValueError("placebo_share must not be given to release moments repeatedly: donors are ranked once")
         repeats = check.positive_integer("repeats", repeats)
@@ -427,7 +449,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         array([3.5])
         """
         check_is_fitted(self)
-        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre", self.periods_)
+        pre = self._pre_rows(target_pre)
         periods, name = self.periods_[self.n_pre_ :], getattr(target_pre, "name", None)
         predicted: FloatArray = self._presented(
             self._later(pre), target_pre, list(periods), name, periods if pre.ndim == 1 else None
@@ -437,7 +459,10 @@ class SyntheticControl(Placebos, PrivateEstimator):
     def _later(self, pre: FloatArray) -> FloatArray:
         if self._is_for_one_target:
             return self._released_prediction(pre)
-        return self._predicted(pre, self.coef_, slice(self.n_pre_, None))
+        return self._predicted(pre, self.coef_, slice(self._n_before, None))
+
+    def _pre_rows(self, target_pre: ArrayLike) -> FloatArray:
+        return io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre", self.periods_, self._predictors.names)
 
     def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Limits for the prediction that the same ridge gives without privacy noise.
@@ -477,7 +502,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         """
         check_is_fitted(self)
         level = check.share("level", level)
-        pre = io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre", self.periods_)
+        pre = self._pre_rows(target_pre)
         if math.isinf(self.privacy_spent_.epsilon):
             predicted = self._later(pre)
             return predicted, predicted.copy()
@@ -489,7 +514,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             released.section,
             released.values,
             self._n_donors,
-            np.atleast_2d(rows.features(pre)),
+            np.atleast_2d(rows.features(self._mapping(pre))),
             ridge=self.ridge_,
             n_components=self.n_components_,
             level=level,
@@ -555,7 +580,9 @@ class SyntheticControl(Placebos, PrivateEstimator):
             is_public = privacy.adjacency == "replace_one"
 
             def steps(count: int) -> DonorSteps:
-                public = _Public(n_pre, np.arange(n_periods), None, count if is_public else None)
+                n_predictors = len(estimator._predictors)
+                n = count if is_public else None
+                public = _Public(n_predictors + n_pre, np.arange(n_periods), None, n, n_predictors)
                 return estimator._steps(privacy, public)
 
             return planned_with_moments(steps, n, target, spread, variation)
@@ -571,12 +598,14 @@ class SyntheticControl(Placebos, PrivateEstimator):
         self._range()
         check.nonnegative_or_auto("ridge", self.ridge)
         check.choice("mechanism", self.mechanism, ("cross_section", "output", "objective"))
+        if self._predictors and self.basis is not None:
+            raise ValueError("predictors cannot go with basis: its paths are of periods alone")
         if self.mechanism == "cross_section":
             if self.calibration == "paper":
                 raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
             self._check_absent("split", "curvature", "gradient")
         else:
-            absent = "n_components", "basis", "observation_rate", "placebo_share"
+            absent = "n_components", "basis", "predictors", "observation_rate", "placebo_share"
             self._check_absent(*absent, *(() if self._center_is("auto") else ("center",)))
             if self.nonnegative:
                 raise ValueError(f"nonnegative must be False with mechanism={self.mechanism!r}: give bound=(0, high)")
@@ -632,14 +661,38 @@ class SyntheticControl(Placebos, PrivateEstimator):
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
         if not self._finds_range:
             return super()._prepared(privacy, source, *data)
-        donors, public = self._read(*data)
+        donors, public = self._read(*data, is_mapped=False)
         mechanism, rest = self._range_noise(privacy)
-        release = mechanism.noise.release(range_counts(donors), source, self._named("counts of donors by size"))
+        outcomes = outcomes_of(donors, public.n_predictors)
+        release = mechanism.noise.release(range_counts(outcomes), source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
         found = self._within(high if self.nonnegative else (low, high), is_found=True)
         # Issued after payment: a user who turns warnings into errors would learn it at no cost otherwise.
         caution = found._beyond_range(public) if is_certain else _GUESS
         return Prepared(found, rest, (release,), {"bound_": found.bound}, caution)
+
+    @property
+    def _predictors(self) -> Predictors:
+        """The predictors as declared; ValueError or TypeError if they are not."""
+        return Predictors.of(self.predictors)
+
+    @property
+    def _mapping(self) -> PredictorMap:
+        """The map of rows from the units of predictors to those of outcomes."""
+        known = self._predictors
+        # Without noise no range is found, and without predictors none is needed.
+        holder = self._within(1.0) if self._finds_range and math.isinf(self.epsilon) else self
+        middle, half_width = holder._range() if known else (0.0, 1.0)
+        return known.mapping(middle, half_width, 0.0 if self.nonnegative else -1.0)
+
+    @property
+    def _n_before(self) -> int:
+        """Number of predictors and of periods before the intervention."""
+        return len(self._predictors) + self.n_pre_
+
+    def _check_no_predictors(self, name: str, cure: str) -> None:
+        if self._predictors:
+            raise ValueError(f"predictors must not be given to {name}: {cure}")
 
     def _check_absent(self, *names: str) -> None:
         for name in names:
@@ -663,24 +716,26 @@ class SyntheticControl(Placebos, PrivateEstimator):
         """Whether the centre is requested by this name: arrays are compared with none."""
         return isinstance(self.center, str) and self.center == name
 
-    def _center_path(self, n_periods: int, target: FloatArray | None) -> FloatArray:
+    def _center_path(self, public: _Public) -> FloatArray:
         """Return the public centre in mapped units."""
-        path, (offset, half_width) = self._public_center(n_periods, target), self._range()
+        path, (offset, half_width) = self._public_center(public), self._range()
         low = 0.0 if self.nonnegative else -1.0
         scaled: FloatArray = np.clip((path - offset) / half_width, low, 1.0)
         return scaled
 
-    def _public_center(self, n_periods: int, target: FloatArray | None) -> FloatArray:
-        """Return the public centre in input units."""
+    def _public_center(self, public: _Public) -> FloatArray:
+        """Return the public centre in units of the outcomes; of predictors the middle of their limits, if not given."""
+        n_periods = len(public.periods)
         if isinstance(self.center, str):
-            if target is None or target.shape != (n_periods,):
+            if public.target is None or public.target.shape != (public.n_columns,):
                 raise ValueError("center='target' needs one target with all its periods")
-            path = target
-        else:
-            path = np.asarray(self.center)
-            if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
-                raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
-        return np.broadcast_to(path, n_periods).astype(np.float64)
+            return self._mapping(public.target)
+        path = np.asarray(self.center)
+        if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
+            raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
+        known = self._predictors
+        middles = self._mapping(known.low / 2.0 + known.high / 2.0)
+        return np.concatenate([middles, np.broadcast_to(path, n_periods).astype(np.float64)])
 
     def _steps(self, privacy: Privacy, public: _Public, *, repeatedly: bool = False) -> DonorSteps:
         """Calibrate all that is released of donors, from public numbers alone."""
@@ -691,13 +746,14 @@ class SyntheticControl(Placebos, PrivateEstimator):
             nonnegative=self.nonnegative,
             basis=orthonormal_basis(self.basis, public.n_pre),
             observation_rate=self.observation_rate,
+            n_predictors=public.n_predictors,
         )
         bound = None if repeatedly and isinstance(self.row_bound, str) else self.row_bound
         center: FloatArray | Literal["private", "auto"] | None = None
         if isinstance(self.center, str) and not self._center_is("target"):
             center = "private" if self._center_is("private") else "auto" if isinstance(bound, str) else None
         elif self.center is not None:
-            center = self._center_path(len(public.periods), public.target)
+            center = self._center_path(public)
         # Predictions must not shrink towards the target's later outcomes: its effect would shrink.
         restored = self._center_is("target")
         return DonorSteps(
@@ -742,8 +798,11 @@ class SyntheticControl(Placebos, PrivateEstimator):
         public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
         return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
 
-    def _read(self, read: _Read) -> tuple[Any, _Public]:
-        """Read a panel: donors in input units, an array or partitions, and its public facts."""
+    def _read(self, read: _Read, *, is_mapped: bool = True) -> tuple[Any, _Public]:
+        """Read a panel: donors in input units, an array or partitions, and its public facts.
+
+        Predictors are mapped to the units of the outcomes, once the range is known.
+        """
         panel, target = read()
         n_periods = panel.n_periods
         if isinstance(panel.values, io.Partitions) and (self.mechanism != "cross_section" or math.isinf(self.epsilon)):
@@ -753,11 +812,17 @@ class SyntheticControl(Placebos, PrivateEstimator):
             )
         periods = np.arange(n_periods) if panel.periods is None else io.period_labels(panel.periods)
         lengths = {"n_pre": panel.n_pre, "all": n_periods}
-        series = None if target is None else io.target_rows(target, lengths, periods=periods)
+        names = self._predictors.names
+        series = None if target is None else io.target_rows(target, lengths, periods=periods, predictors=names)
         n_donors = io.sum_over(panel.values, len) if self.adjacency == "replace_one" else None
         if n_donors == 0:
             raise ValueError("donors must have at least one unit, got none")
-        return panel.values, _Public(panel.n_pre, periods, series, n_donors)
+        public = _Public(len(names) + panel.n_pre, periods, series, n_donors, len(names))
+        if not names or not is_mapped:
+            return panel.values, public
+        if math.isinf(self.epsilon):
+            return self._mapping(panel.values), public
+        return self._mapping.of_donors(panel.values), public
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read) -> Summed:
         donors, public = self._read(read)
@@ -783,7 +848,8 @@ class SyntheticControl(Placebos, PrivateEstimator):
         if public.target is None:
             return ""
         offset, half_width = self._range()
-        is_beyond = np.mean(np.abs(public.target[..., : public.n_pre] - offset) > half_width) > 0.5
+        outcomes = public.target[..., public.n_predictors : public.n_pre]
+        is_beyond = np.mean(np.abs(outcomes - offset) > half_width) > 0.5
         return _BEYOND if is_beyond else ""
 
     def _expected(self, steps: DonorSteps, public: _Public) -> Expected | None:
@@ -825,16 +891,22 @@ class SyntheticControl(Placebos, PrivateEstimator):
         }
 
     def _fit_without_noise(self, read: _Read) -> Solved:
-        """Fit the textbook estimate of the raw data about the centre, or the range's middle if entries are missing."""
+        """Fit the textbook estimate of the raw data.
+
+        A ridge is in mapped units, as with noise, and shrinks towards the same path. The one of "auto" is in input
+        units, towards 0 without a centre, or the range's middle if entries are missing.
+        """
         donors, public = self._read(read)
-        basis, ridge = orthonormal_basis(self.basis, public.n_pre), self._lambda(public.n_pre)
+        basis, (offset, half_width) = orthonormal_basis(self.basis, public.n_pre), self._range()
+        is_auto = isinstance(self.ridge, str)
+        ridge = self._lambda(public.n_pre) * (1.0 if is_auto else half_width**2)
         keep = None if isinstance(self.n_components, str) else self.n_components
         missing = np.isnan(donors)
-        about: float | FloatArray = self._range()[0] if np.any(missing) else 0.0
+        about: float | FloatArray = 0.0 if is_auto and not np.any(missing) else offset
         if self._center_is("private"):
             about = about + np.nanmean(donors - about, axis=0)
         elif self.center is not None and not isinstance(self.center, str):
-            about = self._public_center(len(public.periods), public.target)
+            about = self._public_center(public)
         center = np.zeros(donors.shape[1]) + about
         pre, post = np.split(donors - center, [public.n_pre], axis=1)
         if np.any(missing):
@@ -849,7 +921,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
             theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
             solution = coefficients(theta, basis, public.n_post)
         facts = {
-            "ridge_": ridge,
+            "ridge_": ridge / half_width**2,
             "noise_floor_": 0.0,
             "n_components_": keep,
             "center_": center,
@@ -885,7 +957,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
     @property
     def _released(self) -> Solution:
         """Estimates from the releases of donors."""
-        public = _Public(self.n_pre_, self.periods_, self.target_, self._n_donors)
+        public = _Public(self._n_before, self.periods_, self.target_, self._n_donors, len(self._predictors))
         return self._steps(self._privacy_within_range, public).solve(self._releases_within_range)
 
     @property
@@ -925,11 +997,11 @@ class SyntheticControl(Placebos, PrivateEstimator):
         """Return the synthetic control of the earlier periods, which weights alone do not give."""
         if self._is_for_one_target:
             return np.full(self.n_pre_, np.nan)
-        return self._predicted(pre, self.pre_coef_, slice(0, self.n_pre_))
+        return self._mapping.back(self._predicted(pre, self.pre_coef_, slice(0, self._n_before)))
 
     def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:
-        """Predict some periods from the first ones of targets, by coefficients about the centre."""
-        about = (pre - self.center_[: pre.shape[-1]]) @ coef.T
+        """Predict some columns, in units of the outcomes, from the first ones of targets about the centre."""
+        about = (self._mapping(pre) - self.center_[: pre.shape[-1]]) @ coef.T
         return self._clipped(self.center_[periods] + about)
 
     def _clipped(self, predicted: FloatArray) -> FloatArray:
@@ -940,8 +1012,9 @@ class SyntheticControl(Placebos, PrivateEstimator):
         if self._is_for_one_target:
             yield from (("prediction_", (self.n_post_,)), ("weights_", (self._n_donors,)))
         else:
-            yield from (("coef_", (self.n_post_, self.n_pre_)), ("pre_coef_", (self.n_pre_, self.n_pre_)))
-            yield "center_", (self.n_pre_ + self.n_post_,)
+            before = self._n_before
+            yield from (("coef_", (self.n_post_, before)), ("pre_coef_", (before, before)))
+            yield "center_", (before + self.n_post_,)
 
     def _check_fitted(self) -> None:
         if self.periods_.shape != (self.n_pre_ + self.n_post_,):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpfast.io import Deferred
 from dpfast.jobs.kinds import Kind, Progress
@@ -25,7 +26,11 @@ class Control(Kind):
     ESTIMATOR = SyntheticControl
     RESULTS = results
     FORM = PanelForm()
-    CHANGES = Changes(examples={"bound": "[0.0, 5.0]"})
+    CHANGES = Changes(examples={"bound": "[0.0, 5.0]"}, left_out=("predictors",))
+
+    def parameters(self, given: Mapping[str, Any], data: Panel) -> dict[str, Any]:
+        """Return the parameters, with the predictors that the panel declares."""
+        return dict(given) | ({"predictors": data.predictors} if data.predictors else {})
 
     def fit(self, model: SyntheticControl, job: Job, progress: Progress | None) -> None:
         """Fit, from a panel in memory."""

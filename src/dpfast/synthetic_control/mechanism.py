@@ -56,6 +56,8 @@ class DonorRows:
     observation_rate: float | None = None
     #: Whether moments are brought back to the origin, from sums of rows.
     restored: bool = False
+    #: How many of the first columns are predictors, in units of the outcomes: `n_pre` counts them.
+    n_predictors: int = 0
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -69,15 +69,15 @@ class Placebos(TargetReports):
             raise ValueError(f"placebo needs moments, which mechanism={self.mechanism!r} does not release")
         if self.basis is not None:
             raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
-        rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self.n_pre_]
+        rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self._n_before]
         cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
         if math.isinf(self.privacy_spent_.epsilon):
             raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
-        xx = self._released.xx
-        keep = None if self.n_components_ is None else min(self.n_components_, cut)
-        coef = damped_solve(xx[:cut, :cut], xx[:cut, cut:], self.ridge_ / 2.0, self.noise_floor_, keep)
-        predicted = self._predicted(rows[..., :cut], coef.T, slice(cut, self.n_pre_))
-        return effect_table(rows[..., cut:], predicted, index=self._index()[cut : self.n_pre_])
+        xx, known = self._released.xx, cut + self._n_before - self.n_pre_
+        keep = None if self.n_components_ is None else min(self.n_components_, known)
+        coef = damped_solve(xx[:known, :known], xx[:known, known:], self.ridge_ / 2.0, self.noise_floor_, keep)
+        predicted = self._predicted(rows[..., :known], coef.T, slice(known, self._n_before))
+        return effect_table(rows[..., known:], predicted, index=self._index()[cut : self.n_pre_])
 
     def placebo_ranks(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
         """Rank targets among donors by how much worse they are predicted after the intervention than before it.
@@ -129,7 +129,7 @@ class Placebos(TargetReports):
             raise ValueError("placebo_ranks needs noisy counts of donors' errors: fit with a placebo_share")
         released, rows = self._released, np.atleast_2d(self._whole(target))
         assert released.errors is not None
-        ratios, n = released.errors_of_series.ratios(rows), released.number
+        ratios, n = released.errors_of_series.ratios(self._mapping(rows)), released.number
         beyond, deviation = released.errors.tail(ratios)
         least, most = np.full_like(beyond, 1.0 / (1.0 + n)), np.ones_like(beyond)
         share = NoisyRatio(

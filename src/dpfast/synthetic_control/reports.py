@@ -6,6 +6,7 @@ Arithmetic on public values: the target's outcomes and a released prediction.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import Privacy
+from dpfast.synthetic_control.predictors import PredictorMap, Predictors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,9 +59,10 @@ def effect_table(
     -------
     pandas.DataFrame
         Columns ``observed``, ``counterfactual``, ``effect`` (their difference), ``cumulative`` (effects summed up to
-        the period), ``percent`` (effect in percent of the counterfactual; NaN if the latter is 0), and ``low``,
-        ``high`` if limits are given. Several targets make a first index level ``target``. Averages over periods are
-        left to `effect_report`, so that every row is a period.
+        the period), ``percent`` (effect in percent of the counterfactual; NaN if the latter is 0). If limits are given,
+        also ``low``, ``high`` and ``cumulative_low``, ``cumulative_high``: the limits summed up to the period, which
+        are wide enough for the cumulative effect (see `effect_report`). Several targets make a first index level
+        ``target``. Every row is a period; averages are in ``SyntheticControl.effect_summary``.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def effect_table(
         percent = np.where(expected == 0.0, np.nan, 100.0 * effect / expected)
     cumulative = np.cumsum(effect, axis=-1)
     columns = {"observed": rows, "counterfactual": expected, "effect": effect, "cumulative": cumulative}
-    columns |= {"percent": percent} | series
+    columns |= {"percent": percent} | series | {f"cumulative_{name}": np.cumsum(series[name], -1) for name in series}
     if rows.ndim == 2:
         targets = observed.index if isinstance(observed, pd.DataFrame) else range(len(rows))
         periods = pd.MultiIndex.from_product([targets, periods], names=["target", periods.name])
@@ -161,6 +164,10 @@ def _paragraph(table: DataFrame, level: float | None) -> str:
     return "\n".join(lines)
 
 
+def _also(predictors: Sequence[str]) -> str:
+    return f", and predictors {', '.join(predictors)}" if predictors else ""
+
+
 def _label(period: Any) -> str:
     """Return a period's label as text; of a date without a time of day the date alone."""
     return str(period).removesuffix(" 00:00:00")
@@ -168,7 +175,7 @@ def _label(period: Any) -> str:
 
 def _labels_of(targets: Any, number: int) -> list[Any]:
     """Return the row labels of a frame of targets, else their numbers."""
-    return list(targets.index) if hasattr(targets, "iloc") else list(range(number))
+    return list(targets.index) if hasattr(targets, "iloc") and targets.ndim == 2 else list(range(number))
 
 
 class TargetReports:
@@ -204,9 +211,24 @@ class TargetReports:
     def _has_interval(self) -> bool:
         """Whether `interval` is offered."""
 
+    @property
+    @abstractmethod
+    def _predictors(self) -> Predictors:
+        """Declared predictors, which come first in the rows of targets."""
+
+    @property
+    @abstractmethod
+    def _mapping(self) -> PredictorMap:
+        """The map of rows from the units of predictors to those of outcomes."""
+
+    @property
+    @abstractmethod
+    def _n_before(self) -> int:
+        """Number of predictors and of periods before the intervention."""
+
     @abstractmethod
     def _earlier(self, pre: FloatArray) -> FloatArray:
-        """Return the synthetic control in the earlier periods, NaN if it was not released."""
+        """Return the synthetic control's predictors and earlier periods, NaN if they were not released."""
 
     def effect(self, target: ArrayLike | None = None, *, level: float | None = None) -> DataFrame:
         """Tabulate the effect of the intervention on targets.
@@ -224,14 +246,73 @@ class TargetReports:
             See `dpfast.synthetic_control.reports.effect_table`.
         """
         rows = self._whole(target)
-        pre, observed = rows[..., : self.n_pre_], rows[..., self.n_pre_ :]
+        pre, observed = rows[..., : self._n_before], rows[..., self._n_before :]
         limits = {}
         if level is not None:
             low, high = self.interval(pre, level)
             limits = {"low": observed - high, "high": observed - low}
-        frame: Any = target
-        named = frame.iloc[:, self.n_pre_ :] if observed.ndim == 2 and hasattr(frame, "iloc") else observed
+        named: Any = observed
+        if observed.ndim == 2:
+            named = optional("pandas", "a table of effects").DataFrame(observed, index=_labels_of(target, len(rows)))
         return effect_table(named, self._later(pre), index=self._index()[self.n_pre_ :], **limits)
+
+    def effect_summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
+        """Tabulate the average and the cumulative effect on targets, and how well they were fitted, a row a target.
+
+        Privacy: computed from released values and from the public records of the targets.
+
+        Parameters
+        ----------
+        target : array, Series or DataFrame of shape (n_periods,) or (n_targets, n_periods), optional
+            Public outcomes of all periods; by default the target of the fit.
+        level : float, default 0.9
+            Nominal coverage of the limits, which are about privacy noise alone.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``average`` (effect a period) and ``cumulative``, each with ``_low`` and ``_high`` if `interval` is
+            offered: the averages and sums of its limits, which are wide enough at the same level (see
+            `dpfast.synthetic_control.reports.effect_report`); ``percent``, the effect in percent of the counterfactual;
+            ``pre_rmspe`` and ``post_rmspe``, root mean squared differences of the target from its synthetic control
+            before and after the intervention, NaN before it if weights alone were released; and ``ratio``, the latter
+            over the former. A ratio near 1 is no evidence of an effect. `placebo_ranks` says how many donors have as
+            large a ratio.
+
+        Raises
+        ------
+        ValueError
+            If the level is not inside (0, 1), or a target has another length.
+        ImportError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> target[10:] += 0.2
+        >>> model = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target)
+        >>> table = model.effect_summary()
+        >>> bool(abs(table["average"][0] - 0.2) < 0.05 and table["ratio"][0] > 2.0)
+        True
+        """
+        pd = optional("pandas", "a table of effects")
+        level = check.share("level", level)
+        effects = self.effect(target, level=level if self._has_interval() else None)
+        whole = np.atleast_2d(self._whole(target))
+        of_periods = {name: effects[name].to_numpy().reshape(len(whole), -1) for name in effects}
+        limits = [name for name in ("low", "high") if name in of_periods]
+        columns = {"average": of_periods["effect"].mean(axis=-1)}
+        columns |= {f"average_{name}": of_periods[name].mean(axis=-1) for name in limits}
+        columns |= {name: of_periods[name][:, -1] for name in of_periods if name.startswith("cumulative")}
+        expected = of_periods["counterfactual"].mean(axis=-1)
+        before = self.pre_fit(whole)
+        after = np.sqrt(np.mean(of_periods["effect"] ** 2, axis=-1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns["percent"] = np.where(expected == 0.0, np.nan, 100.0 * columns["average"] / expected)
+            columns |= {"pre_rmspe": before, "post_rmspe": after, "ratio": after / before}
+        return pd.DataFrame(columns, index=pd.Index(_labels_of(target, len(whole)), name="target"))
 
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
@@ -249,9 +330,62 @@ class TargetReports:
             In input units; NaN where weights alone were released.
         """
         check_is_fitted(self)
-        pre = self._target(target, {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_})[..., : self.n_pre_]
-        errors: FloatArray = np.sqrt(np.mean((pre - self._earlier(pre)) ** 2, axis=-1))
+        lengths = {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_}
+        pre = self._target(target, lengths)[..., : self._n_before]
+        residuals = (pre - self._earlier(pre))[..., len(self._predictors) :]
+        errors: FloatArray = np.sqrt(np.mean(residuals**2, axis=-1))
         return errors
+
+    def balance(self, target: ArrayLike | None = None) -> DataFrame:
+        """Tabulate the predictors of targets beside those of their synthetic controls.
+
+        Privacy: computed from released values and from the public records of the targets.
+
+        Parameters
+        ----------
+        target : array, Series or DataFrame, as for `pre_fit`; optional
+            By default the target of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a predictor, of several targets with a first index level ``target``: ``observed`` and ``estimate``, in
+            the units of the predictor, and ``difference``, the former minus the latter in percent of the declared
+            limits' distance.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no `predictors`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpfast import SyntheticControl
+        >>> from dpfast.datasets import synthetic_control_panel
+        >>> donors, target, _ = synthetic_control_panel(10_000, 10, seed=0)
+        >>> age = 40.0 + 20.0 * donors[:, :1]
+        >>> model = SyntheticControl(1.0, 1e-6, predictors={"age": (20, 80)}, random_state=0)
+        >>> model = model.fit(np.hstack([age, donors]), 10, np.r_[40.0 + 20.0 * target[0], target])
+        >>> bool(abs(model.balance()["difference"]["age"]) < 10.0)
+        True
+        """
+        pd = optional("pandas", "a table of predictors")
+        check_is_fitted(self)
+        known = self._predictors
+        if not known:
+            raise ValueError("predictors must have been given to the fit for a table of their balance")
+        rows = self._target(target, {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_})
+        pre = rows[..., : self._n_before]
+        observed, estimate = pre[..., : len(known)], self._earlier(pre)[..., : len(known)]
+        difference = 100.0 * (observed - estimate) / (known.high - known.low)
+        columns = {"observed": observed, "estimate": estimate, "difference": difference}
+        index = pd.Index(known.names, name="predictor")
+        if rows.ndim == 2:
+            index = pd.MultiIndex.from_product(
+                [_labels_of(target, len(rows)), known.names], names=["target", index.name]
+            )
+        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
 
     def plot(
         self,
@@ -365,14 +499,14 @@ class TargetReports:
         """Return the columns of `summary`."""
         check_is_fitted(self)
         level = check.share("level", level)
-        if target is None and (self.target_ is None or self.target_.shape[-1] != len(self.periods_)):
+        if target is None and not self._has_whole_target:
             return self._coefficient_table()
-        observed = self._whole(target)
-        pre = observed[..., : self.n_pre_]
-        estimate = np.concatenate([self._earlier(pre), self._later(pre)], axis=-1)
+        rows, n_predictors = self._whole(target), len(self._predictors)
+        pre, observed = rows[..., : self._n_before], rows[..., n_predictors:]
+        estimate = np.concatenate([self._earlier(pre)[..., n_predictors:], self._later(pre)], axis=-1)
         columns = {"observed": observed, "estimate": estimate, "effect": observed - estimate}
         if self._has_interval():
-            unknown = np.full(pre.shape, np.nan)
+            unknown = np.full((*pre.shape[:-1], self.n_pre_), np.nan)
             for name, limit in zip(("low", "high"), self.interval(pre, level), strict=True):
                 columns[name] = np.concatenate([unknown, limit], axis=-1)
         index = {"period": self._index()}
@@ -390,7 +524,7 @@ class TargetReports:
         if hasattr(self, "weights_"):
             return Estimates({"donor": range(len(self.weights_))}, {"estimate": self.weights_}, self._header())
         periods = list(self._index())
-        earlier, later = periods[: self.n_pre_], periods[self.n_pre_ :]
+        earlier, later = [*self._predictors.names, *periods[: self.n_pre_]], periods[self.n_pre_ :]
         index = {"period": [one for one in later for _ in earlier], "earlier_period": earlier * len(later)}
         return Estimates(index, {"estimate": self.coef_.ravel()}, self._header())
 
@@ -413,7 +547,7 @@ class TargetReports:
         promised = guarantee_of(self.releases_, self.privacy_spent_)
         facts = [
             f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
-            f"after it; ridge lambda = {self.ridge_:.4g}.",
+            f"after it{_also(self._predictors.names)}; ridge lambda = {self.ridge_:.4g}.",
             f"Guarantee for every donor: {promised}. The target's own record is not protected.",
         ]
         fits = np.atleast_1d(self.pre_fit(target))
@@ -426,7 +560,12 @@ class TargetReports:
         series = self.target_ if target is None else target
         if series is None:
             raise ValueError("target must be given: none was passed to the fit")
-        return io.target_rows(series, lengths, periods=self.periods_)
+        return io.target_rows(series, lengths, periods=self.periods_, predictors=self._predictors.names)
+
+    @property
+    def _has_whole_target(self) -> bool:
+        """Whether the fit had a target with all its periods."""
+        return self.target_ is not None and self.target_.shape[-1] == self._n_before + self.n_post_
 
     def _whole(self, target: ArrayLike | None) -> FloatArray:
         check_is_fitted(self)
@@ -439,12 +578,12 @@ class TargetReports:
 
         Earlier periods of it are there where moments were released; their place is NaN otherwise.
         """
-        observed = self._whole(target)
-        if observed.ndim != 1:
-            raise ValueError(f"target must be one series to be drawn, got shape {observed.shape}")
-        pre = observed[: self.n_pre_]
-        fitted = np.concatenate([self._earlier(pre), self._later(pre)])
-        return observed, fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
+        row, n_predictors = self._whole(target), len(self._predictors)
+        if row.ndim != 1:
+            raise ValueError(f"target must be one series to be drawn, got shape {row.shape}")
+        pre = row[: self._n_before]
+        fitted = np.concatenate([self._earlier(pre)[n_predictors:], self._later(pre)])
+        return row[n_predictors:], fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
 
     def _index(self) -> Any:
         return optional("pandas", "a table of effects").Index(self.periods_)

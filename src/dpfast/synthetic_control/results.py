@@ -30,24 +30,30 @@ def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping
     written: dict[str, Mapping[str, Any]] = {}
     if model.target_ is not None:
         rows = np.atleast_2d(model.target_)
-        if rows.shape[1] == len(model.periods_):
+        if model._has_whole_target:
             effects = model.effect(rows, level=LEVEL if model._has_interval() else None)
             written["effects"] = _of_targets(effects, targets)
+            totals = model.effect_summary(rows, level=LEVEL)
+            written["effect_summary"] = {"target": list(targets)} | {name: totals[name].to_numpy() for name in totals}
         written["paths"] = _paths(model, rows, targets)
         if (cut := _placebo_cut(model)) is not None:
             written["placebo"] = _of_targets(model.placebo(cut, rows), targets)
-        if model.placebo_share is not None and rows.shape[1] == len(model.periods_):
+        if model.placebo_share is not None and model._has_whole_target:
             ranks = model.placebo_ranks(rows, level=LEVEL)
             written["placebo_ranks"] = {"target": list(targets)} | {name: ranks[name].to_numpy() for name in ranks}
     if hasattr(model, "weights_"):
         return written | {"weights": model._coefficient_table().written()}
+    if model._predictors and model.target_ is not None:
+        written["balance"] = _balance(model, np.atleast_2d(model.target_), targets)
     coefficients = model._coefficient_table().written()
-    return written | {"coefficients": coefficients, "center": {"period": model.periods_, "center": model.center_}}
+    names = model._predictors.names
+    periods = [*names, *model.periods_] if names else model.periods_
+    return written | {"coefficients": coefficients, "center": {"period": periods, "center": model.center_}}
 
 
 def figures(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Axes]:
     """Draw the paths of the first targets and of their synthetic controls, and the gaps between them."""
-    if model.target_ is None or model.target_.shape[-1] != len(model.periods_):
+    if model.target_ is None or not model._has_whole_target:
         return {}
     drawn: dict[str, Axes] = {}
     rows = np.atleast_2d(model.target_)
@@ -72,7 +78,7 @@ def facts(model: SyntheticControl) -> list[tuple[str, str]]:
         errors = ", ".join(f"{one:.4g}" for one in fits)
         stated.append(("root mean squared error before the intervention", errors))
     if model._has_interval():
-        low, high = model.interval(rows[:, : model.n_pre_], LEVEL)
+        low, high = model.interval(rows[:, : model._n_before], LEVEL)
         stated.append(
             ("error as released", f"limits reach {float(np.mean(high - low)) / 2.0:.2g} on average, by the noise")
         )
@@ -89,20 +95,28 @@ def _placebo_cut(model: SyntheticControl) -> int | None:
 
 def _paths(model: SyntheticControl, rows: Any, targets: Sequence[Any]) -> dict[str, Any]:
     """Return observed and synthetic outcomes of all periods; nothing where they are not known."""
-    periods, n_pre = model.periods_, model.n_pre_
-    pre = rows[:, :n_pre]
+    periods, n_pre, n_predictors = model.periods_, model.n_pre_, model._n_before - model.n_pre_
+    pre, series = rows[:, : model._n_before], rows[:, n_predictors:]
     observed = np.full((len(rows), len(periods)), None, object)
-    observed[:, : rows.shape[1]] = rows
+    observed[:, : series.shape[1]] = series
     synthetic = np.full(observed.shape, None, object)
     synthetic[:, n_pre:] = model.predict(pre if len(pre) > 1 else pre[0])
     if not np.isnan(before := model._earlier(pre)).all():
-        synthetic[:, :n_pre] = before
+        synthetic[:, :n_pre] = before[:, n_predictors:]
     return {
         "target": [name for name in targets for _ in periods],
         "period": np.tile(periods, len(rows)),
         "observed": observed.ravel().tolist(),
         "estimate": synthetic.ravel().tolist(),
     }
+
+
+def _balance(model: SyntheticControl, rows: Any, targets: Sequence[Any]) -> dict[str, Any]:
+    """Return the predictors of targets and of their synthetic controls."""
+    table = model.balance(rows)
+    names = model._predictors.names
+    named = {"target": [name for name in targets for _ in names], "predictor": list(names) * len(targets)}
+    return named | {name: table[name].to_numpy() for name in table}
 
 
 def _of_targets(table: DataFrame, targets: Sequence[Any]) -> dict[str, Any]:

@@ -108,16 +108,16 @@ class SeriesErrors(NamedTuple):
     def ratios(self, series: FloatArray) -> FloatArray:
         """Return root mean squared errors of series after the intervention over those before it, each from its own.
 
-        Series are in input units; they count as clipped to the declared range.
+        Series are in input units; they count as clipped to the declared range. Errors of predictors do not count.
         """
-        rows, n_pre = self.rows, self.rows.n_pre
+        rows, n_pre, n_predictors = self.rows, self.rows.n_pre, self.rows.n_predictors
         residuals = np.eye(n_pre + rows.n_post)
         residuals[:n_pre] -= np.hstack([self.pre_coef.T, self.coef.T])
         errors = rows.mapped(np.ascontiguousarray(series), rows.path, basis=residuals)
-        before, after = lengths_of(errors[:, :n_pre]), lengths_of(errors[:, n_pre:])
+        before, after = lengths_of(errors[:, n_predictors:n_pre]), lengths_of(errors[:, n_pre:])
         scaled = np.divide(after, before, out=np.full(len(errors), _LARGEST_RATIO), where=before > 0.0)
         scaled[(before == 0.0) & (after == 0.0)] = 1.0
-        ratios: FloatArray = np.minimum(scaled * math.sqrt(n_pre / rows.n_post), _LARGEST_RATIO)
+        ratios: FloatArray = np.minimum(scaled * math.sqrt((n_pre - n_predictors) / rows.n_post), _LARGEST_RATIO)
         return ratios
 
 
