@@ -62,9 +62,9 @@ CRITICAL += " selection/* description/* convex_erm/* _*.py */mechanism.py */esti
 CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py synthetic_control/outcome_range.py"
 CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/certificates.py solvers/constraints.py solvers/bounds.py solvers/loss*.py"
-# What draws nothing and releases nothing: attacks, templates, texts.
+# What draws nothing and releases nothing: attacks, templates, texts. Of `printed`, tests run a copy of the source.
 SPARED = "*/attacks.py *_attacks.py */job.py */__init__.py */results.py */reports.py */documentation.py */page.py"
-SPARED += " */presented.py jobs/templates.py jobs/pictures.py _version.py _lazy.py _optional.py"
+SPARED += " */presented.py releases/printed.py jobs/templates.py jobs/pictures.py _version.py _lazy.py _optional.py"
 # Tests that run no such file, or take long.
 UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"
 UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py kernels/test_gaussian_noise.py"
@@ -483,7 +483,7 @@ def weaken(
 
     def begin(weakening, stages, package):
         log = logs / f"{weakening.id.replace('/', '.')}.log"
-        running[weakening] = stages[1:], Run(stages[0], workspace.tree, package, log, 60.0 + 3.0 * patience)
+        running[weakening] = stages[1:], Run(stages[0], workspace.tree, package, log, 30.0 + 2.0 * patience)
 
     while waiting or running:
         if time.monotonic() > end and waiting:
@@ -553,7 +553,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of every file, and none by hand")
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many to test at once (default: 1)")
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds of tests for a mutant (default: 60)")
+    parser.add_argument("--patience", type=float, default=20.0, help="seconds of tests for a mutant (default: 20)")
     parser.add_argument("--deadline", type=float, default=math.inf, help="seconds after which none is begun any more")
     parser.add_argument("--folder", type=Path, help="where to build, to record and to log; kept for the next time")
     parser.add_argument("--dry-run", action="store_true", help="only see that everything named is there; list --only")
