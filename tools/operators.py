@@ -97,7 +97,7 @@ def _places(node: ast.AST, function: str) -> Iterator[tuple[tuple[ast.AST, str, 
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):
                 continue
-            if isinstance(child, ast.keyword) and child.arg in _HARMLESS:
+            if (isinstance(child, ast.keyword) and child.arg in _HARMLESS) or _is_type(child):
                 continue
             named = isinstance(child, ast.FunctionDef | ast.ClassDef)
             if named and (child.name.startswith("_repr") or child.name in ("__repr__", "__str__", "__dir__")):
@@ -106,6 +106,12 @@ def _places(node: ast.AST, function: str) -> Iterator[tuple[tuple[ast.AST, str, 
             if hasattr(child, "lineno"):
                 yield (node, name, index), inner, child
             yield from _places(child, inner)
+
+
+def _is_type(node: ast.AST) -> bool:
+    """Whether this is a type with parameters, by the name of what is subscripted."""
+    name = _last_name(node.value) if isinstance(node, ast.Subscript) else ""
+    return name in ("tuple", "list", "dict", "type") or (name[:1].isupper() and not name.isupper())
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -6,7 +6,7 @@ them from the syntax trees of the files named in CRITICAL; what no operator make
 ``tools/weakenings/*.toml``. Each is applied to a copy of the package, and the tests that run the function it is in are
 run on it. A weakening that no test notices is a hole in the tests, unless ``tools/survivors.toml`` gives the reason.
 
-    python tools/weaken.py --part ci                    a sample, two of each file, and those marked ``ci``
+    python tools/weaken.py --part ci                    a sample, one of each file, and those marked ``ci``
     python tools/weaken.py --only 'noise/source.py:*'   these; K07 is one of those by hand
     python tools/weaken.py --shard 2/40                 the second of forty parts of all
     python tools/weaken.py --dry-run --only 'noise/*'   only list them
@@ -572,7 +572,7 @@ def main() -> int:
         except (Stale, FileNotFoundError) as error:
             stale.append(weakening.id)
             print(f"stale     {weakening.id:5} {weakening.file}: {error}")
-    many = 2 if options.part else options.sample
+    many = 1 if options.part else options.sample
     made_ones = [m for mutants in files.values() for m in (sampled(mutants, many) if many else mutants)]
     chosen = [w for w in hand if (w.ci or not options.part) and not options.sample] + made_ones
     if options.only:
