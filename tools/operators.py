@@ -45,23 +45,30 @@ class Mutant:
     id: str
     file: str
     function: str
-    line: int
-    change: str
     _module: ast.Module
     _holder: tuple[ast.AST, str, int | None]
+    _old: ast.AST
     _new: ast.AST
+
+    @property
+    def change(self) -> str:
+        return f"line {self._old.lineno}: {_shown(self._old)}  ->  {_shown(self._new)}"
 
     def code(self) -> CodeType:
         """Return the module's code with the change."""
         holder, name, index = self._holder
-        values = holder if index is None else getattr(holder, name)
-        old = getattr(holder, name) if index is None else values[index]
-        put = (lambda value: setattr(holder, name, value)) if index is None else lambda v: values.__setitem__(index, v)
-        put(ast.copy_location(self._new, old))
+
+        def put(node: ast.AST) -> None:
+            if index is None:
+                setattr(holder, name, node)
+            else:
+                getattr(holder, name)[index] = node
+
+        put(ast.copy_location(self._new, self._old))
         try:
             return compile(ast.fix_missing_locations(self._module), self.file, "exec", dont_inherit=True)
         finally:
-            put(old)
+            put(self._old)
 
 
 def mutants(file: str, text: str) -> list[Mutant]:
@@ -70,8 +77,7 @@ def mutants(file: str, text: str) -> list[Mutant]:
     for holder, function, node in _places(module, "<module>"):
         for operator, new in _changes(node):
             place = f"{file}:{function}:{operator}"
-            change = f"{_shown(node)}  ->  {_shown(new)}"
-            found.append(Mutant(f"{place}:{numbers[place]}", file, function, node.lineno, change, module, holder, new))
+            found.append(Mutant(f"{place}:{numbers[place]}", file, function, module, holder, node, new))
             numbers[place] += 1
     return found
 

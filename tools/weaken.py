@@ -495,7 +495,7 @@ def weaken(
             stages = record.tests(weakening, patience) if mutated else [weakening.tests]
             if not stages:
                 free.append(package)
-                tell("unreached", weakening, 0.0, f"line {weakening.line}: {weakening.change}")
+                tell("unreached", weakening, 0.0, weakening.change)
                 continue
             try:
                 workspace.weaken(weakening, package)
@@ -517,8 +517,7 @@ def weaken(
             free.append(run.package)
             if run.outcome == "killed" and run.last_test:
                 outcomes["noticing"].append(run.last_test)
-            place = f"line {weakening.line}: " if isinstance(weakening, operators.Mutant) else ""
-            detail = run.last_test if run.outcome == "killed" else f"{place}{weakening.change}"
+            detail = run.last_test if run.outcome == "killed" else weakening.change
             tell(run.outcome, weakening, run.seconds, detail)
         time.sleep(0.02)
     return outcomes
