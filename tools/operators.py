@@ -103,7 +103,7 @@ def _places(node: ast.AST, function: str) -> Iterator[tuple[tuple[ast.AST, str, 
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):
                 continue
-            if (isinstance(child, ast.keyword) and child.arg in _HARMLESS) or _is_type(child):
+            if (isinstance(child, ast.keyword) and child.arg in _HARMLESS) or _is_of_types(child):
                 continue
             named = isinstance(child, ast.FunctionDef | ast.ClassDef)
             if named and (child.name.startswith("_repr") or child.name in ("__repr__", "__str__", "__dir__")):
@@ -114,8 +114,10 @@ def _places(node: ast.AST, function: str) -> Iterator[tuple[tuple[ast.AST, str, 
             yield from _places(child, inner)
 
 
-def _is_type(node: ast.AST) -> bool:
-    """Whether this is a type with parameters, by the name of what is subscripted."""
+def _is_of_types(node: ast.AST) -> bool:
+    """Whether this is a type with parameters, by the name of what is subscripted, or what type checkers alone see."""
+    if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
+        return True
     name = _last_name(node.value) if isinstance(node, ast.Subscript) else ""
     return name in ("tuple", "list", "dict", "type") or (name[:1].isupper() and not name.isupper())
 

@@ -64,7 +64,9 @@ CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/certificates.py solvers/constraints.py solvers/bounds.py solvers/loss*.py"
 # What draws nothing and releases nothing: attacks, templates, texts. Of `printed`, tests run a copy of the source.
 SPARED = "*/attacks.py *_attacks.py */job.py */__init__.py */results.py */reports.py */documentation.py */page.py"
-SPARED += " */presented.py releases/printed.py jobs/templates.py jobs/pictures.py _version.py _lazy.py _optional.py"
+SPARED += (
+    " */presented.py releases/printed.py jobs/templates.py jobs/pictures.py __*__.py _version.py _lazy.py _optional.py"
+)
 # Tests that run no such file, or take long.
 UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"
 UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py kernels/test_gaussian_noise.py"
@@ -300,7 +302,7 @@ class Run:
         os.chdir(self.tree)
         inherited = os.environ.get("PYTHONPATH")
         # Derandomised, and a failing example is not shrunk: what one run notices, every run does.
-        os.environ |= {"CI": "true", "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        os.environ |= {"CI": "true", "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self.package), inherited)))
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(self.package))
@@ -435,19 +437,20 @@ class Record:
     def tests(self, mutant: operators.Mutant, patience: float) -> list[tuple[str, ...]]:
         """Return tests that run a mutant's function: its file's own first, quick ones first; a few, then the others.
 
-        What runs as a module is imported is noticed by the tests of its functions.
+        What runs as a module is imported, and what no test runs, is left to those of its class and of its file.
         """
         place = f"{mutant.file}:{mutant.function}"
         found = self._tests.get(place, [])
-        if not found:
-            prefix = f"{mutant.file}:" if mutant.function == "<module>" else f"{place}."
-            found = [test for name, tests in self._tests.items() if name.startswith(prefix) for test in tests]
+        for prefix in (f"{place}.", f"{mutant.file}:"):
+            found = found or [test for name, tests in self._tests.items() if name.startswith(prefix) for test in tests]
         stages, files, total = [[], []], set(), 0.0
         for seconds, nodeid in sorted(set(found), key=lambda test: (not _is_own(test[1], mutant.file), test)):
             file = nodeid.partition("::")[0]
-            total += seconds + (0.3 if file not in files else 0.01)
-            if total > patience and files:
-                break
+            cost = seconds + (0.3 if file not in files else 0.01)
+            # Those of others have a part of the time too: what a file is for may be seen there alone.
+            if files and total + cost > patience * (0.6 if _is_own(file, mutant.file) else 1.0):
+                continue
+            total += cost
             files.add(file)
             stages[total > 4.0].append(nodeid)
         return [tuple(stage) for stage in stages if stage]
