@@ -71,3 +71,9 @@ def test_a_frame_goes_with_no_blocks_whose_index_is_not_known():
         with pytest.raises(ValueError, match="different indices"):
             gram(*pair, **bounds)
     assert gram(iter([X.to_numpy()]), iter([Y.to_numpy()]), **bounds) == gram(X, Y, **bounds)
+
+
+def test_parts_in_a_list_have_their_labels_one_after_the_other():
+    parts = [pd.DataFrame({"x": [1.0, 2.0]}, index=[5, 6]), pd.DataFrame({"x": [3.0]}, index=[9])]
+    assert blocks._index_of(parts).tolist() == [5, 6, 9]
+    assert blocks._index_of([(part, None) for part in parts]).tolist() == [5, 6, 9]
