@@ -119,6 +119,7 @@ def test_no_two_draws_share_the_bits_that_decide_them(branches, draw):
     assert len(branches) >= 9
     assert len({id(stream) for stream, _ in branches}) == 1
     assert len({index for _, index in branches}) == len(branches)
+    assert min(index for _, index in branches) >= 0
 
 
 @pytest.mark.parametrize("law", [GaussianLaw(), LaplaceLaw()], ids=lambda law: type(law).__name__)
