@@ -11,7 +11,7 @@ SOURCE = TESTS.parent / "src" / "dpfast"
 #: Pages, what holds for all families, plain twins, and what is run by other tests.
 ELSEWHERE = {"docs", "guarantees", "reference", "fuzz_targets", "new_family", "data"}
 #: Of the whole package, or of its tests and tools.
-OF_ALL = {"budget", "catalogue", "check_speed", "fuzz", "mirror", "new_family", "package", "public_names"}
+OF_ALL = {"budget", "catalogue", "check_speed", "fuzz", "mirror", "new_family", "package", "public_names", "weaken"}
 LONG = 60
 #: Files of longer code that have no tests of their name, and the tests that go through them.
 TESTED_BY = {

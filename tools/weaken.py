@@ -1,27 +1,35 @@
 #!/usr/bin/env python
-"""Weaken the package one line at a time and see whether the tests notice.
+"""Weaken the package one place at a time and see whether the tests notice.
 
-Every entry of ``tools/weakenings/*.toml`` is a way to be wrong about privacy that still looks right: a factor left out
-of a sensitivity, a margin set to zero, a row that is not clipped. Each is applied to a copy of the package, and the
-tests that must notice are run on it. A weakening that no test notices is a hole in the tests; one whose text is no
-longer found, or found twice, is stale and says nothing: both fail.
+A weakening is a mutant: a way to be wrong about privacy that still looks right. The operators of ``operators.py`` make
+them from the syntax trees of the files named in CRITICAL; what no operator makes, and kernels, stand by hand in
+``tools/weakenings/*.toml``. Each is applied to a copy of the package, and the tests that run the function it is in are
+run on it. A weakening that no test notices is a hole in the tests, unless ``tools/survivors.toml`` gives the reason.
 
-    python tools/weaken.py                     all of them
-    python tools/weaken.py --part ci           those marked ``ci``
-    python tools/weaken.py --only S01 K07      these
-    python tools/weaken.py --shard 2/4         the second quarter
-    python tools/weaken.py --dry-run           only look for the texts
+    python tools/weaken.py --part ci                    a sample, one of each file, and those marked ``ci``
+    python tools/weaken.py --only 'noise/source.py:*'   these; K07 is one of those by hand
+    python tools/weaken.py --shard 2/40                 the second of forty parts of all
+    python tools/weaken.py --dry-run --only 'noise/*'   only list them
+
+First every fast test is run once on a copy that records which functions it runs: some minutes. With ``--folder`` the
+record is kept, and only tests that have changed, or whose subject has, are run anew.
+
+mutmut mutates only Python, keeps every mutant in one process's module, and knows no operators of one's own; cosmic-ray
+runs one command for all mutants, whatever function they are in. Neither builds kernels, drops noise or a commit, nor
+sees whether what failed also fails on the whole package.
 
 Needed beside ``dpfast[test]``: meson, ninja, Cython and a C compiler, for the kernels.
 
-An entry states: ``id``; ``defect``, its class; ``file`` under src/dpfast; ``edits``, each of an ``old`` text, the
-``new`` one and, where the old one occurs several times on purpose, which of them (``nth``, from 0); ``reason``, what is
-lost; ``tests``, the files (or single tests) under tests/ that must notice; ``ci = true`` for a representative of its
-class; or, in place of ``tests``, ``equivalent``: why it changes nothing that is promised.
+An entry by hand states: ``id``; ``file`` under src/dpfast; ``edits``, each of an ``old`` text, the ``new`` one and,
+where the old one occurs several times on purpose, which of them (``nth``, from 0); ``reason``, what is lost; ``tests``,
+the files or single tests under tests/ that must notice; ``ci = true`` for one to be tried in each run of CI.
 """
 
 import argparse
-import compileall
+import ast
+import hashlib
+import json
+import marshal
 import math
 import os
 import py_compile
@@ -34,18 +42,33 @@ import tempfile
 import time
 import tomllib
 import traceback
+import zlib
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import import_module
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
+from types import CodeType
 
+import operators
 from building import ROOT, call, put_first
 
 PACKAGE = Path("src", "dpfast")
 KERNELS = (".pyx", ".pxd", ".c", ".h")
+CRITICAL = "privacy/* noise/* releases/* statistics/* ledger/* io/* kernels/* jobs/* attack/* estimator/* scaling/*"
+CRITICAL += " selection/* description/* convex_erm/* _*.py */mechanism.py */estimator.py multi_outcome/weighed.py"
+CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py synthetic_control/outcome_range.py"
+CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
+CRITICAL += " solvers/certificates.py solvers/constraints.py solvers/bounds.py solvers/loss*.py"
+# What draws nothing and releases nothing: attacks, templates, texts. Of `printed`, tests run a copy of the source.
+SPARED = "*/attacks.py *_attacks.py */job.py */results.py */reports.py */documentation.py */page.py */presented.py"
+SPARED += " releases/printed.py jobs/templates.py jobs/pictures.py attack/turned_rows.py *__.py _version.py _lazy.py"
+SPARED += " _optional.py"
+# Tests that run no such file, or take long.
+UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"
+UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py kernels/test_gaussian_noise.py"
 # Imported once, before the tests of any weakening: each is then run in a fork that need not import them.
 PRELOADED = ("pytest", "hypothesis", "numpy", "scipy.stats", "scipy.optimize", "sklearn.base", "pandas", "pyarrow")
 PRELOADED += ("mpmath", "threadpoolctl", "dask.array", "dask.dataframe", "cryptography.hazmat.primitives.ciphers.aead")
@@ -56,23 +79,21 @@ class Stale(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Weakening:
+class ByHand:
+    """A weakening that no operator makes: texts replaced."""
+
     id: str
-    defect: str
     file: str
     edits: tuple[dict, ...]
     reason: str
     tests: tuple[str, ...] = ()
     ci: bool = False
-    equivalent: str | None = None
-
-    def __post_init__(self):
-        if bool(self.tests) == bool(self.equivalent):
-            raise ValueError(f"{self.id}: give either tests or why it is equivalent")
+    defect: str = ""
+    equivalent: str = ""
 
     @property
-    def in_kernel(self) -> bool:
-        return self.file.endswith(KERNELS)
+    def change(self) -> str:
+        return self.reason
 
     def applied(self, text: str) -> str:
         """Return the text weakened; an old text that is missing or ambiguous is stale."""
@@ -87,17 +108,52 @@ class Weakening:
             text = edit["old"].join(parts[:split]) + edit["new"] + edit["old"].join(parts[split:])
         return text
 
+    def check(self) -> None:
+        self.applied((ROOT / PACKAGE / self.file).read_text())
+        for name in self.tests:
+            if not (ROOT / "tests" / name.partition("::")[0]).exists():
+                raise Stale(f"there is no tests/{name}")
 
-def listed() -> list[Weakening]:
-    """Return all weakenings, file by file."""
+
+Weakening = ByHand | operators.Mutant
+
+
+def by_hand() -> list[ByHand]:
     weakenings = []
     for path in sorted((ROOT / "tools" / "weakenings").glob("*.toml")):
         for entry in tomllib.loads(path.read_text())["weakening"]:
-            weakenings.append(Weakening(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}))
+            weakenings.append(ByHand(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}))
     repeated = [name for name, times in Counter(w.id for w in weakenings).items() if times > 1]
     if repeated:
         raise ValueError(f"ids used twice: {', '.join(repeated)}")
     return weakenings
+
+
+def survivors() -> dict[str, str]:
+    """Return why no test notices these mutants, and none needs to."""
+    return tomllib.loads((ROOT / "tools" / "survivors.toml").read_text())
+
+
+def made() -> dict[str, list[operators.Mutant]]:
+    """Return the mutants of every critical file."""
+    names = sorted(path.relative_to(ROOT / PACKAGE).as_posix() for path in (ROOT / PACKAGE).rglob("*.py"))
+    names = [name for name in names if _fits(name, CRITICAL) and not _fits(name, SPARED)]
+    return {name: operators.mutants(name, (ROOT / PACKAGE / name).read_text()) for name in names}
+
+
+def _fits(name: str, patterns: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split())
+
+
+def sampled(mutants: list[operators.Mutant], many: int) -> list[operators.Mutant]:
+    """Return some of one file's mutants, of as many operators as can be; what is written elsewhere changes none."""
+    rounds: Counter[str] = Counter()
+    turns = []
+    for mutant in sorted(mutants, key=lambda one: zlib.crc32(one.id.encode())):
+        operator = mutant.id.split(":")[2]
+        turns.append((rounds[operator], mutant))
+        rounds[operator] += 1
+    return [mutant for _, mutant in sorted(turns, key=lambda turn: turn[0])[:many]]
 
 
 class Workspace:
@@ -130,9 +186,16 @@ class Workspace:
         shutil.copytree(self.tree / PACKAGE, folder / "dpfast", ignore=shutil.ignore_patterns("__pycache__"))
         for path, content in self._built.items():
             (folder / "dpfast" / path.relative_to(self.build / PACKAGE)).write_bytes(content)
-        compileall.compile_dir(folder, quiet=2)
-        put_first(folder)
+        for file in folder.rglob("*.py"):
+            _put_code(file, _recording(file.relative_to(folder / "dpfast").as_posix(), file.read_text()))
+        put_first(folder, "import builtins\nbuiltins._functions_reached = set()\n")
         return folder
+
+    def whole(self) -> None:
+        """Put code that records nothing in the place of the code that does."""
+        for package in self.packages:
+            for file in (package / "dpfast").rglob("*.py"):
+                py_compile.compile(str(file))
 
     def _extensions(self) -> list[Path]:
         return sorted((self.build / PACKAGE).rglob("*.so"))
@@ -141,14 +204,16 @@ class Workspace:
         call("meson", "compile", "-C", self.build)
 
     def weaken(self, weakening: Weakening, package: Path) -> None:
-        text = weakening.applied((self.tree / PACKAGE / weakening.file).read_text())
-        if not weakening.in_kernel:
-            file = package / "dpfast" / weakening.file
+        file, source = package / "dpfast" / weakening.file, self.tree / PACKAGE / weakening.file
+        if isinstance(weakening, operators.Mutant):
+            _put_code(file, weakening.code())
+            return
+        whole = source.read_text()
+        text = weakening.applied(whole)
+        if not weakening.file.endswith(KERNELS):
             file.write_text(text)
             Path(cache_from_source(file)).unlink()  # it may have the size and the second of the weakened file
             return
-        source = self.tree / PACKAGE / weakening.file
-        whole = source.read_text()
         source.write_text(text)
         try:
             self.compile()
@@ -159,7 +224,7 @@ class Workspace:
             source.write_text(whole)
 
     def mend(self, weakening: Weakening, package: Path) -> None:
-        if not weakening.in_kernel:
+        if not weakening.file.endswith(KERNELS):
             file = package / "dpfast" / weakening.file
             shutil.copy2(self.tree / PACKAGE / weakening.file, file)
             py_compile.compile(str(file))
@@ -171,29 +236,48 @@ class Workspace:
                 copy.write_bytes(content)
 
 
+def _put_code(file: Path, code: CodeType) -> None:
+    """Let a module run this code, whatever its file says: a cache whose source is not looked at (PEP 552)."""
+    cache = Path(cache_from_source(file))
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_bytes(MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(code))
+
+
+def _recording(name: str, text: str) -> CodeType:
+    """Return a module's code, with a first step in every function that tells that it was reached."""
+    module = ast.parse(text)
+    for function, node in operators.functions(module):
+        begin = 1 if ast.get_docstring(node, clean=False) is not None else 0
+        (step,) = ast.parse(f"_functions_reached.add({f'{name}:{function}'!r})").body
+        for part in ast.walk(step):
+            ast.copy_location(part, node)
+        node.body.insert(begin, step)
+    return compile(module, name, "exec", dont_inherit=True)
+
+
 # In place of an exit status.
 _HANGS, _TIMED_OUT = 100, 101
 
 
 @dataclass
 class Run:
-    """Tests on one package, in a process of their own: up to the first that fails, or these alone and all of them."""
+    """Tests on one package, in a process of their own: up to the first that fails, or all of them (`to_end`)."""
 
     tests: tuple[str, ...]
     tree: Path
     package: Path
     log: Path
     timeout: float
-    alone: bool = False
+    to_end: bool = False
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     status: int | None = None  # the exit status; a negative one is the signal that ended the process
 
     def __post_init__(self):
         self._current = self.log.with_suffix(".test")
-        self._failed = self.log.with_suffix(".failed")
+        self._told = self.log.with_suffix(".told")
         self._current.unlink(missing_ok=True)
-        self._failed.unlink(missing_ok=True)
+        self._told.unlink(missing_ok=True)
         sys.stdout.flush()
         self._process = os.fork()
         if self._process == 0:
@@ -222,34 +306,43 @@ class Run:
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(self.package))
         exec((self.package / "sitecustomize.py").read_text(), {})
+        import builtins
+
+        order = {f"tests/{name}": place for place, name in enumerate(self.tests)}
 
         class Watch:
+            seconds, failed = 0.0, False
+
             @staticmethod
             def pytest_collection_modifyitems(items):
-                if self.alone:
-                    # A parameter that the weakening changed has another name here: then all of the test's.
-                    found = {item.nodeid for item in items}
-                    names = {f"tests/{name}" for name in self.tests}
-                    names = {name if name in found else name.partition("[")[0] for name in names}
-                    items[:] = [i for i in items if names & {i.nodeid, i.nodeid.partition("[")[0]}]
+                # A parameter that the weakening changed has another name here: then all of the test's.
+                found = {item.nodeid for item in items}
+                places = {name if name in found else name.partition("[")[0]: place for name, place in order.items()}
+                of = [(p, i) for i in items for n in _containing(i.nodeid) if (p := places.get(n)) is not None]
+                items[:] = dict.fromkeys(item for _, item in sorted(of, key=lambda pair: pair[0]))
 
-            @staticmethod
-            def pytest_runtest_logstart(nodeid):
+            def pytest_runtest_logstart(watch, nodeid):
                 self._current.write_text(nodeid)
+                builtins._functions_reached.clear()
+                watch.seconds, watch.failed = 0.0, False
 
-            @staticmethod
-            def pytest_runtest_logreport(report):
-                if report.failed:
-                    with self._failed.open("a") as file:
-                        file.write(f"{report.nodeid.removeprefix('tests/')}\n")
+            def pytest_runtest_logreport(watch, report):
+                watch.seconds += report.duration
+                watch.failed |= report.failed
+
+            def pytest_runtest_logfinish(watch, nodeid):
+                with self._told.open("a") as file:
+                    functions = sorted(builtins._functions_reached)
+                    told = nodeid.removeprefix("tests/"), watch.failed, round(watch.seconds, 3), functions
+                    file.write(f"{json.dumps(told)}\n")
 
         import pytest
 
         options = ["-q", "-n", "0", "--no-header", "-p", "no:cacheprovider", "--basetemp", f"{self.package}-tmp"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that were preloaded
-        files = sorted({name.partition("::")[0] for name in self.tests})
-        options += [f"tests/{name}" for name in files] if self.alone else ["-x", *(f"tests/{n}" for n in self.tests)]
-        return pytest.main(options, plugins=[Watch])
+        options += [] if self.to_end else ["-x"]
+        files = dict.fromkeys(f"tests/{name.partition('::')[0]}" for name in self.tests)
+        return pytest.main([*options, *files], plugins=[Watch()])
 
     def ended(self) -> bool:
         if self.status is None:
@@ -273,10 +366,10 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        # A failed test, a crash in it, or one that does not end: on the whole package it passes, as `void` sees.
-        if self.last_test and (self.status in (1, _HANGS) or self.status < 0):
+        # A failed test, a crash in it, one that does not end, or a package that tests cannot even import.
+        if self.status in (1, 2, _HANGS) or self.status < 0:
             return "killed"
-        return {0: "survived", 4: "stale", 5: "stale", _TIMED_OUT: "timed out"}.get(self.status, "broken")
+        return {0: "survived", 4: "killed", 5: "stale", _TIMED_OUT: "timed out"}.get(self.status, "broken")
 
     @property
     def last_test(self) -> str:
@@ -284,10 +377,88 @@ class Run:
         return self._current.read_text().removeprefix("tests/") if self._current.exists() else ""
 
     @property
-    def failed(self) -> list[str]:
-        """The tests that failed, or did not end."""
-        failed = self._failed.read_text().splitlines() if self._failed.exists() else []
-        return failed if self.status in (0, 1) else [*failed, f"{self.last_test or 'collection'} ({self.outcome})"]
+    def told(self) -> list[tuple[str, bool, float, list[str]]]:
+        """Of every test that ended: whether it failed, its seconds, and the functions it reached."""
+        return [json.loads(line) for line in self._told.read_text().splitlines()] if self._told.exists() else []
+
+
+def _containing(nodeid: str) -> list[str]:
+    """Return what a test may be asked for by: its own name, that without parameters, its file's."""
+    return [nodeid, nodeid.partition("[")[0], nodeid.partition("::")[0]]
+
+
+class Record:
+    """Which tests run which functions, and how long they take; kept by test file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._files: dict[str, tuple[str, list]] = json.loads(path.read_text()) if path.exists() else {}
+        self._tests: dict[str, list[tuple[float, str]]] = {}
+
+    def renew(self, workspace: Workspace, logs: Path) -> int:
+        """Run what is new; return how many tests that was."""
+        names = sorted(path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+        asked = [n for n in names if not _fits(n, UNASKED)]
+        digests = {name: self._digest(name) for name in asked}
+        self._files = {name: kept for name, kept in self._files.items() if kept[0] == digests.get(name, kept[0])}
+        waiting = [name for name in asked if name not in self._files]
+        parts = [tuple(waiting[k : k + 8]) for k in range(0, len(waiting), 8)]
+        running: dict[Path, Run] = {}
+        n_tests = 0
+        while parts or running:
+            for package in workspace.packages:
+                if package in running and running[package].ended():
+                    run = running.pop(package)
+                    self._files |= {name: (digests[name], []) for name in run.tests}
+                    for nodeid, failed, seconds, functions in run.told:
+                        n_tests += 1
+                        if not failed:  # steps that record are steps more: a test may count them
+                            self._files[nodeid.partition("::")[0]][1].append((nodeid, seconds, functions))
+                    self.path.write_text(json.dumps(self._files))
+                if package not in running and parts:
+                    log = logs / f"record{len(parts)}.log"
+                    running[package] = Run(parts.pop(), workspace.tree, package, log, 900.0, to_end=True)
+            time.sleep(0.05)
+        for _, tests in self._files.values():
+            for nodeid, seconds, functions in tests:
+                for function in functions:
+                    self._tests.setdefault(function, []).append((seconds, nodeid))
+        return n_tests
+
+    @staticmethod
+    def _digest(name: str) -> str:
+        """Return what changes with a test file or its subject."""
+        subjects = sorted((ROOT / PACKAGE / name).parent.glob("*.py"))
+        texts = [(ROOT / "tests" / name).read_bytes()]
+        texts += [path.read_bytes() for path in subjects if _is_own(name, path.relative_to(ROOT / PACKAGE).as_posix())]
+        return hashlib.sha256(b"\0".join(texts)).hexdigest()
+
+    def tests(self, mutant: operators.Mutant, patience: float) -> list[tuple[str, ...]]:
+        """Return tests that run a mutant's function: its file's own first, quick ones first; a few, then the others.
+
+        What runs as a module is imported, and what no test runs, is left to those of its class and of its file.
+        """
+        place = f"{mutant.file}:{mutant.function}"
+        found = self._tests.get(place, [])
+        for prefix in (f"{place}.", f"{mutant.file}:"):
+            found = found or [test for name, tests in self._tests.items() if name.startswith(prefix) for test in tests]
+        stages, files, total = [[], []], set(), 0.0
+        for seconds, nodeid in sorted(set(found), key=lambda test: (not _is_own(test[1], mutant.file), test)):
+            file = nodeid.partition("::")[0]
+            cost = seconds + (0.3 if file not in files else 0.01)
+            # Those of others have a part of the time too: what a file is for may be seen there alone.
+            if files and total + cost > patience * (0.6 if _is_own(file, mutant.file) else 1.0):
+                continue
+            total += cost
+            files.add(file)
+            stages[total > 4.0].append(nodeid)
+        return [tuple(stage) for stage in stages if stage]
+
+
+def _is_own(test: str, file: str) -> bool:
+    """Whether a test is about this file, by its name."""
+    name = test.partition("::")[0].replace("test_", "", 1).removesuffix(".py")
+    return f"{name}_".startswith(f"{file.removesuffix('.py')}_")
 
 
 def ordered(chosen: list[Weakening]) -> list[Weakening]:
@@ -298,20 +469,23 @@ def ordered(chosen: list[Weakening]) -> list[Weakening]:
     commit = subprocess.check_output(("git", "-C", str(ROOT), "rev-parse", "HEAD"), text=True)
     order = random.Random(commit)
     shuffled = order.sample(chosen, len(chosen))
-    return sorted(shuffled, key=lambda weakening: weakening.in_kernel, reverse=order.random() < 0.5)
+    return sorted(shuffled, key=lambda weakening: weakening.file.endswith(KERNELS), reverse=order.random() < 0.5)
 
 
 def weaken(
-    chosen: list[Weakening], workspace: Workspace, timeout: float, deadline: float, logs: Path
+    chosen: list[Weakening], workspace: Workspace, record: Record, patience: float, end: float, logs: Path
 ) -> dict[str, list[str]]:
     """Run the tests of each weakening; return the ids of each outcome, and the tests that noticed."""
     waiting, free, running = list(reversed(chosen)), list(workspace.packages), {}
-    end = time.monotonic() + deadline
     outcomes: dict[str, list[str]] = {"noticing": []}
 
     def tell(outcome, weakening, seconds, detail):
         outcomes.setdefault(outcome, []).append(weakening.id)
         print(f"{outcome:9} {weakening.id:5} {seconds:6.1f} s  {detail}", flush=True)
+
+    def begin(weakening, stages, package):
+        log = logs / f"{weakening.id.replace('/', '.')}.log"
+        running[weakening] = stages[1:], Run(stages[0], workspace.tree, package, log, 30.0 + 2.0 * patience)
 
     while waiting or running:
         if time.monotonic() > end and waiting:
@@ -319,44 +493,51 @@ def weaken(
             waiting.clear()
         while waiting and free:
             weakening, package = waiting.pop(), free.pop()
+            mutated = isinstance(weakening, operators.Mutant)
+            stages = record.tests(weakening, patience) if mutated else [weakening.tests]
+            if not stages:
+                free.append(package)
+                tell("unreached", weakening, 0.0, weakening.change)
+                continue
             try:
                 workspace.weaken(weakening, package)
-            except Stale as error:
-                free.append(package)
-                tell("stale", weakening, 0.0, f"{weakening.file}: {error}")
-                continue
             except RuntimeError as error:
                 workspace.mend(weakening, package)
                 free.append(package)
                 (logs / f"{weakening.id}.log").write_text(str(error))
                 tell("broken", weakening, 0.0, f"{weakening.file} does not build")
                 continue
-            log = logs / f"{weakening.id}.log"
-            running[weakening] = Run(weakening.tests, workspace.tree, package, log, timeout)
-        for weakening, run in list(running.items()):
-            if run.ended():
-                del running[weakening]
-                workspace.mend(weakening, run.package)
-                free.append(run.package)
-                if run.outcome == "killed":
-                    outcomes["noticing"].append(run.last_test)
-                detail = run.last_test if run.outcome == "killed" else f"{weakening.file}: {weakening.reason}"
-                tell(run.outcome, weakening, run.seconds, detail)
+            begin(weakening, stages, package)
+        for weakening, (stages, run) in list(running.items()):
+            if not run.ended():
+                continue
+            if run.outcome == "survived" and stages:
+                begin(weakening, stages, run.package)
+                continue
+            del running[weakening]
+            workspace.mend(weakening, run.package)
+            free.append(run.package)
+            if run.outcome == "killed" and run.last_test:
+                outcomes["noticing"].append(run.last_test)
+            detail = run.last_test if run.outcome == "killed" else weakening.change
+            tell(run.outcome, weakening, run.seconds, detail)
         time.sleep(0.02)
     return outcomes
 
 
-def void(tests: list[str], workspace: Workspace, timeout: float, logs: Path) -> list[str]:
+def void(tests: list[str], workspace: Workspace, logs: Path) -> list[str]:
     """Return the tests that fail on the whole package: what they noticed was not the weakening."""
     names, packages = sorted(set(tests)), workspace.packages
     parts = [part for k in range(len(packages)) if (part := tuple(names[k :: len(packages)]))]
     runs = [
-        Run(part, workspace.tree, package, logs / f"whole{k}.log", timeout + 10.0 * len(part), alone=True)
+        Run(part, workspace.tree, package, logs / f"whole{k}.log", 300.0 + 10.0 * len(part), to_end=True)
         for k, (part, package) in enumerate(zip(parts, packages, strict=False))
     ]
     while not all(run.ended() for run in runs):
         time.sleep(0.05)
-    return sorted({name for run in runs for name in run.failed})
+    failed = {nodeid for run in runs for nodeid, failed, *_ in run.told if failed}
+    broken = {f"{run.last_test or 'collection'} ({run.status})" for run in runs if run.status not in (0, 1)}
+    return sorted(failed | broken)
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -368,58 +549,68 @@ def shard(text: str) -> tuple[int, int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those of a pattern such as K*")
-    parser.add_argument("--part", choices=("ci",), help="only those marked for continuous integration")
+    parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those of a pattern such as noise/*")
+    parser.add_argument("--part", choices=("ci",), help="a sample, and what is marked for continuous integration")
+    parser.add_argument("--sample", type=int, metavar="N", help="N mutants of every file, and none by hand")
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many to test at once (default: 1)")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for the tests of one (default: 300)")
+    parser.add_argument("--patience", type=float, default=20.0, help="seconds of tests for a mutant (default: 20)")
     parser.add_argument("--deadline", type=float, default=math.inf, help="seconds after which none is begun any more")
-    parser.add_argument("--folder", type=Path, help="where to build and to log; kept for the next time")
-    parser.add_argument("--dry-run", action="store_true", help="only see that every text is found")
+    parser.add_argument("--folder", type=Path, help="where to build, to record and to log; kept for the next time")
+    parser.add_argument("--dry-run", action="store_true", help="only see that everything named is there; list --only")
     options = parser.parse_args()
 
-    chosen = listed()
-    if options.only:
-        chosen = [w for w in chosen if any(fnmatchcase(w.id, pattern) for pattern in options.only)]
-    if options.part:
-        chosen = [w for w in chosen if w.ci]
-    chosen = chosen[options.shard[0] - 1 :: options.shard[1]]
-    stale = 0
-    for weakening in chosen:
+    started = time.monotonic()
+    files, hand = made(), by_hand()
+    explained = survivors()
+    every = {mutant.id for mutants in files.values() for mutant in mutants}
+    stale = sorted(explained.keys() - every)
+    for name in stale:
+        print(f"stale     {name}: no such mutant")
+    for weakening in hand:
         try:
-            weakening.applied((ROOT / PACKAGE / weakening.file).read_text())
-            for name in weakening.tests:
-                if not (ROOT / "tests" / name.partition("::")[0]).exists():
-                    raise Stale(f"there is no tests/{name}")
+            weakening.check()
         except (Stale, FileNotFoundError) as error:
-            stale += 1
+            stale.append(weakening.id)
             print(f"stale     {weakening.id:5} {weakening.file}: {error}")
+    many = 1 if options.part else options.sample
+    made_ones = [m for mutants in files.values() for m in (sampled(mutants, many) if many else mutants)]
+    chosen = [w for w in hand if (w.ci or not options.part) and not options.sample] + made_ones
+    if options.only:
+        chosen = [w for w in chosen if _fits(w.id, " ".join(options.only))]
+    chosen = [w for w in chosen if w.id not in explained][options.shard[0] - 1 :: options.shard[1]]
     if options.dry_run or not chosen:
-        print(f"{len(chosen)} weakenings, {stale} stale")
+        for weakening in chosen if options.only else ():
+            print(f"{weakening.id}  {weakening.change}")
+        print(f"{len(chosen)} weakenings of {len(every)} and {len(hand)} by hand; {len(stale)} stale")
         return int(bool(stale) or not chosen)
 
-    started = time.monotonic()
     for name in PRELOADED:
         import_module(name)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="weaken-"))).resolve()
     try:
         (folder / "logs").mkdir(parents=True, exist_ok=True)
-        workspace = Workspace(folder, options.jobs)
+        workspace, record = Workspace(folder, options.jobs), Record(folder / "reached.json")
         print(f"built in {time.monotonic() - started:.0f} s", flush=True)
-        applied = ordered([w for w in chosen if not w.equivalent])
-        outcomes = weaken(applied, workspace, options.timeout, options.deadline, folder / "logs")
-        failing = void(outcomes.pop("noticing"), workspace, options.timeout, folder / "logs")
+        # What stands by hand names its tests.
+        n_tests = record.renew(workspace, folder / "logs") if set(chosen) - set(hand) else 0
+        workspace.whole()
+        print(f"recorded {n_tests} tests at {time.monotonic() - started:.0f} s", flush=True)
+        end = started + options.deadline
+        outcomes = weaken(ordered(chosen), workspace, record, options.patience, end, folder / "logs")
+        failing = void(outcomes.pop("noticing"), workspace, folder / "logs")
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     for name in failing:
         print(f"fails on the whole package too: {name}")
-    if left := outcomes.get("not tried in time"):
-        print(f"{len(left)} of {len(applied)} not tried in time: {' '.join(sorted(left))}")
-    counts = ", ".join(f"{len(ids)} {outcome}" for outcome, ids in sorted(outcomes.items()))
-    equivalent = len(chosen) - len(applied)
-    print(f"{len(applied)} weakenings: {counts}; {equivalent} equivalent; {(time.monotonic() - started) / 60:.1f} min")
-    return int(bool(failing) or not set(outcomes) <= {"killed", "not tried in time"})
+    counts = Counter((id_.rpartition("/")[0] or id_, outcome) for outcome, ids in outcomes.items() for id_ in ids)
+    for (place, outcome), times in sorted(counts.items()):
+        print(f"{place:20} {outcome:18} {times}")
+    totals = ", ".join(f"{len(ids)} {outcome}" for outcome, ids in sorted(outcomes.items()))
+    minutes = (time.monotonic() - started) / 60.0
+    print(f"{len(chosen)} weakenings: {totals}; {len(explained)} survivors explained; {minutes:.1f} min")
+    return int(bool(failing or stale) or not set(outcomes) <= {"killed", "not tried in time"})
 
 
 if __name__ == "__main__":

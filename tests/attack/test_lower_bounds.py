@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpfast.attack import lower_bounds
 from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.privacy import gaussian_epsilon
 
@@ -31,3 +32,24 @@ def test_a_randomised_response_is_measured():
     here, there = (rng.random(20_000) < p for p in (0.25, 0.75))
     bound = epsilon_lower_bound(here.astype(float), there.astype(float), 0.0)
     assert 0.9 * math.log(3.0) < bound <= math.log(3.0)
+
+
+def test_the_threshold_is_chosen_by_every_other_output_alone(monkeypatch):
+    """It is judged by the others: they may be anything, and the thresholds that are looked at stay."""
+    exceed, looked_at = lower_bounds._exceed, []
+
+    def seen(scores, thresholds, sign):
+        looked_at.append(thresholds.tolist())
+        return exceed(scores, thresholds, sign)
+
+    monkeypatch.setattr(lower_bounds, "_exceed", seen)
+    rng = np.random.default_rng(3)
+    scores = [rng.normal(size=400), rng.normal(0.5, size=400)]
+    calls = []
+    for bound in (lambda first, second: epsilon_lower_bound(first, second, 0.0), mu_lower_bound):
+        for shift in (0.0, 7.0):
+            looked_at.clear()
+            bound(*(one + shift * (np.arange(400) % 2) for one in scores))
+            calls.append(list(looked_at))
+    same = calls[0] == calls[1], calls[2] == calls[3]  # compared first: pytest would show all the numbers
+    assert all(same)

@@ -354,6 +354,9 @@ def test_a_fit_by_descent_is_saved_and_solved_from_its_releases_alone(tmp_path):
     model.save(tmp_path / "model.json")
     loaded = ObjectivePerturbationRegressor.load(tmp_path / "model.json")
     assert loaded.method_ == "gradient"
+    loaded.method_ = "guess"
+    with pytest.raises(ValueError, match="method_ must be"):
+        loaded._check_fitted()
     np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
     found = {name for name in vars(model) if name not in model.get_params()}
     kept = {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_", "_n_public"}

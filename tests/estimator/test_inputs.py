@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from catalogue import FITS, people
 
+from dpfast.estimator.inputs import columns_of
+
 ROWS, OUTCOMES = people(200, width=3)
 #: One of each estimator of rows that predicts from others.
 FITTED = {
@@ -48,3 +50,12 @@ def test_tables_of_numbers_of_any_kind_predict_alike(model):
             np.testing.assert_allclose(model.predict(rows), expected, rtol=1e-12)
         else:
             np.testing.assert_array_equal(model.predict(rows), expected)
+
+
+def test_columns_of_arrow_have_their_names():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"age": [1.0], "dose": [2.0]})
+    for X in (table, table.to_batches()[0], pyarrow.RecordBatchReader.from_batches(table.schema, table.to_batches())):
+        found = columns_of(X)
+        assert list(found["feature_names_in_"]) == ["age", "dose"]
+        assert found["n_features_in_"] == 2

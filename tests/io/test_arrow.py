@@ -5,6 +5,7 @@ import pytest
 
 from dpfast import MultiOutcomeRidge, SparseRegression
 from dpfast.io import Category, Columns, RowOwners
+from dpfast.io.arrow import _batches
 from dpfast.io.blocks import is_read_once
 from dpfast.statistics import gram
 
@@ -159,3 +160,11 @@ def test_a_batch_of_all_rows_is_converted_some_at_a_time():
     whole = pa.RecordBatch.from_pydict({"a": np.arange(300_000) % 7})
     for table in (whole, pl.DataFrame(whole), pl.LazyFrame(whole)):
         assert max(len(x) for x, _ in Columns(["a"]).encode(table)) < 150_000
+
+
+def test_an_empty_batch_stays_a_batch():
+    """Its columns are known by it."""
+    batch = pa.record_batch([pa.array([], pa.float64())] * 2, names=["age", "dose"])
+    reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    (only,) = _batches(reader, "X", None)
+    assert (only.num_rows, only.num_columns) == (0, 2)

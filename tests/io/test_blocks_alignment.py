@@ -5,6 +5,7 @@ import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, ObjectivePerturbationClassifier, Privacy
 from dpfast.io import Columns, RowOwners, blocks, open_table
+from dpfast.io.blocks import _index_of
 from dpfast.statistics import gram
 
 pd = pytest.importorskip("pandas")
@@ -71,3 +72,9 @@ def test_a_frame_goes_with_no_blocks_whose_index_is_not_known():
         with pytest.raises(ValueError, match="different indices"):
             gram(*pair, **bounds)
     assert gram(iter([X.to_numpy()]), iter([Y.to_numpy()]), **bounds) == gram(X, Y, **bounds)
+
+
+def test_parts_in_a_list_have_their_labels_one_after_the_other():
+    parts = [pd.DataFrame({"x": [1.0, 2.0]}, index=[5, 6]), pd.DataFrame({"x": [3.0]}, index=[9])]
+    assert _index_of(parts).tolist() == [5, 6, 9]
+    assert _index_of([(part, None) for part in parts]).tolist() == [5, 6, 9]

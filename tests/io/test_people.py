@@ -1,9 +1,12 @@
 """A column of ids as numbers: alike for every kind of table, refused where it cannot say whose a row is."""
 
+from enum import Enum
+
 import numpy as np
 import pytest
 
 from dpfast.io import RowOwners
+from dpfast.io.people import people
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -83,3 +86,11 @@ def test_ids_that_equal_no_copy_of_themselves_are_refused(missing):
 def test_numbers_and_text_are_two_people_whatever_else_is_in_the_column():
     ids = [1, "1", 1.0, True, "a", ("1",), (1,)]
     assert owners(pd.DataFrame({"id": pd.Series(ids, dtype=object)})) == [0, 1, 0, 0, 2, 3, 4]
+
+
+def test_members_of_an_enumeration_are_people_and_plain_objects_are_not():
+    site = Enum("site", ["BERN", "BASEL"])
+    whose = people([site.BERN, site.BASEL, site.BERN], 3)
+    assert whose.n_people == 2
+    with pytest.raises(TypeError, match="equals no copy of itself"):
+        people([object(), object()], 3)

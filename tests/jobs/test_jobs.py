@@ -520,6 +520,25 @@ def test_unfit_rows_spend_and_write_nothing(column, cell, message, frame, folder
     assert ledger.remaining.epsilon == 1.0
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"features": {"age": {"low": 0, "high": 90, "missing": 50}}},
+        {"features": {"site": None}},
+        {"outcomes": {"again": "number"}},
+        {"estimator": {"bound_y": 8.0}},
+        {"privacy": {"epsilon": 2.0}},
+        {"input": {"path": "other.csv"}},
+    ],
+    ids=str,
+)
+def test_another_release_is_another_job(folder, other):
+    plain = Job.read(write_job(folder, changed())).digest
+    (folder / "other.csv").write_text((folder / "table.csv").read_text())
+    assert Job.read(write_job(folder, changed(**other))).digest != plain
+    assert Job.read(write_job(folder, changed(output={"formats": ["parquet"]}))).digest == plain
+
+
 def test_a_budget_that_is_exceeded_is_exit_code_3(folder, capsys, monkeypatch):
     monkeypatch.setattr(EncodedTable, "blocks", lambda _: pytest.fail("rows were read"))
     ledger = {"path": "people.ledger", "epsilon": 0.5, "delta": 1e-6}
@@ -528,6 +547,7 @@ def test_a_budget_that_is_exceeded_is_exit_code_3(folder, capsys, monkeypatch):
     assert main(["fit", str(path)]) == 3
     error = capsys.readouterr().err
     assert "was asked for, but the ledger has epsilon 0.5" in error
+    assert not error.rstrip().endswith(";")  # nobody who has ended holds any
     assert error.count("\n") == 1
     assert {name for name in left_behind(folder) if not str(name).startswith("people.ledger")} == set()
 

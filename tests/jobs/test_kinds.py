@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from dpfast import (
 from dpfast.cli import main
 from dpfast.io import columns
 from dpfast.jobs import Job, run
+from dpfast.jobs.formats import Formats
+from dpfast.jobs.kinds import public_size
 from dpfast.solvers import L2Ball
 
 pd = pytest.importorskip("pandas")
@@ -441,3 +444,15 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
     assert events.index(since) < events.index("rows")
     record = json.loads((Job.read(path).folder / "report.json").read_text())
     assert {release["time"] for release in record["this_job"]} == {since}
+
+
+def test_no_pictures_are_made_where_there_are_no_plots():
+    made = Formats.read({"plots": False})
+    assert (made.pictures, made.plots) == ((), False)
+    assert "csv" in made.tables
+
+
+def test_how_many_people_there_are_is_public_only_where_one_is_replaced():
+    found = [public_size({"adjacency": one}, SimpleNamespace(n_rows=7)) for one in ("replace_one", "add_remove")]
+    assert found == [7, None]
+    assert public_size({"adjacency": "replace_one"}, object()) is None

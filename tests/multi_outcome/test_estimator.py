@@ -765,6 +765,7 @@ def test_a_plan_knows_of_people_with_several_rows():
     [
         (3.0, {}, TypeError, r"block_bounds must be a pair \(bound_xx, bound_xy\), got float"),
         ((3.0,), {}, TypeError, "block_bounds must be a pair"),
+        ((3.0, -1.0), {}, ValueError, "block_bounds' bound_xy must be positive"),
         ((0.0, None), {}, ValueError, "bound_xx must be positive"),
         ((None, math.nan), {}, ValueError, "bound_xy"),
         ((3.0, None), {"fit_intercept": True}, ValueError, "constant column"),

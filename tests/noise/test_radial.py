@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SecureSource, SeededSource, l2_laplace, laplace
-from dpfast.noise.radial import _Approximation, _squared_norm, draw_vector
+from dpfast.noise.radial import _Approximation, _exponentials, _gaussian_vector, _squared_norm, draw_vector
 
 FALSE_REJECT = 1e-7
 
@@ -161,3 +161,29 @@ def test_the_error_of_a_squared_norm_covers_its_corners(dim):
         if dim % 2:
             most += (Fraction(abs(gaussians.value[-1])) + Fraction(gaussians.error[-1])) ** 2
         assert abs(Fraction(float(square.value)) + Fraction(float(square.error)) - most) < Fraction(1, 10**14)
+
+
+def test_the_error_of_an_exponential_covers_all_bits_to_come():
+    """At either end of what a first word leaves open, in many digits; where few bits are set that is most of it."""
+    words = np.array([1, 2, 3, 50, 2**20 + 1, 2**40, 2**63, 2**64 - 2**11], np.uint64)
+    found = _exponentials(words)
+    with mp.workdps(60):
+        for word, value, error in zip(words.tolist(), found.value.tolist(), found.error.tolist(), strict=True):
+            exact = [-mp.log(mp.mpf(end) / mp.mpf(2) ** 64) for end in (word, word + 1)]
+            assert max(abs(one - value) for one in exact) <= error < 2.0 / word + 2.0**-44
+
+
+@pytest.mark.parametrize("dim", [4, 5])
+def test_the_error_of_a_gaussian_vector_covers_all_bits_to_come(dim):
+    words = np.array([3, 2**30 + 7, 2**63], np.uint64)[: (dim + 1) // 2]
+    angles = np.array([2**61, 2**62 + 2**50, 5], np.uint64)[: len(words)]
+    found = _gaussian_vector(_exponentials(words), angles, dim)
+    assert found.value.shape == found.error.shape == (dim,)
+    with mp.workdps(60):
+        unit = mp.mpf(2) ** -64
+        for coordinate, (value, error) in enumerate(zip(found.value.tolist(), found.error.tolist(), strict=True)):
+            turn = mp.cos if coordinate % 2 == 0 else mp.sin
+            word, angle = int(words[coordinate // 2]), int(angles[coordinate // 2])
+            for end, shift in [(word, 0), (word, 1), (word + 1, 0), (word + 1, 1)]:
+                exact = mp.sqrt(-2 * mp.log(end * unit)) * turn(2 * mp.pi * (angle + shift) * unit)
+                assert abs(exact - mp.mpf(value)) <= error

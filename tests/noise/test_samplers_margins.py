@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfast.noise import ExponentialPick, SeededSource, discrete, radial, samplers
-from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, logarithm_error
+from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, logarithm_error, release
 from dpfast.noise.source import Stream
 
 STEPS = 2.0**20
@@ -119,3 +119,15 @@ def test_no_two_draws_share_the_bits_that_decide_them(branches, draw):
     assert len(branches) >= 9
     assert len({id(stream) for stream, _ in branches}) == 1
     assert len({index for _, index in branches}) == len(branches)
+    assert min(index for _, index in branches) >= 0
+
+
+@pytest.mark.parametrize("law", [GaussianLaw(), LaplaceLaw()], ids=lambda law: type(law).__name__)
+def test_a_draw_that_is_decided_exactly_is_about_its_own_center(law, monkeypatch):
+    """Every center has another fraction of a cell, in blocks of words: by double or exactly, draws are the same."""
+    monkeypatch.setattr(samplers, "BLOCK_WORDS", 16)
+    center = np.random.default_rng(4).uniform(-3.0, 3.0, 40)
+    quickly, exactly = (
+        release(law, 1.0, 40, SeededSource(6), center=center, grid=0.25, widening=widening) for widening in (0.0, 1.0)
+    )
+    assert quickly.tolist() == exactly.tolist()

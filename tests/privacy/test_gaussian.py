@@ -20,6 +20,7 @@ from dpfast.privacy import (
     scale_for_mu,
     split_mu,
 )
+from dpfast.privacy.gaussian import _verified
 
 EPSILONS = [0.0, 1e-6, 1e-4, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 100.0, 1e3]
 DELTAS = [0.5, 0.1, 1e-3, 1e-6, 1e-10, 1e-20, 1e-30]
@@ -316,3 +317,9 @@ def test_bad_splits_are_refused(call, message):
 @pytest.mark.parametrize("scale", [0.5, 1.0, 7.3])
 def test_no_epsilon_is_needed_where_delta_alone_suffices(scale):
     assert gaussian_epsilon(scale, gaussian_delta(scale, 0.0)) == 0.0
+
+
+def test_a_solution_that_does_not_hold_is_sought_with_more_to_spare():
+    """A delta that comes out a thousand margins above what was solved for: the tries double their distance."""
+    found = _verified(lambda log_delta, _: math.exp(log_delta), lambda value: value * (1.0 + 1e-10), 1e-6)
+    assert 1e-6 * (1.0 - 1e-9) < found <= 1e-6 / (1.0 + 1e-10)

@@ -79,6 +79,7 @@ def test_a_gaussian_alone_and_pure_releases_without_delta_are_what_they_are():
     assert mixture_epsilon(0.0, [], 1e-6) == 0.0
     assert mixture_epsilon(0.1, [0.1], 0.0) == math.inf
     assert mixture_epsilon(0.0, [math.inf], 1e-6) == math.inf
+    assert mixture_epsilon(0.0, [*np.linspace(0.1, 1.0, 80).tolist(), math.inf], 1e-6) == math.inf  # of many kinds
     assert mixture_epsilon(0.01, [], 0.9) == 0.0
 
 

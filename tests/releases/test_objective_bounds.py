@@ -186,3 +186,13 @@ def test_curvature_fades_only_where_the_steepest_slope_may_be_met():
 def test_a_box_of_other_features_is_refused():
     with pytest.raises(ValueError, match="2"):
         squared_bounds(size=3, constraint=Box(low=[-1.0, -1.0], high=[1.0, 2.0]))
+
+
+def test_without_a_constraint_the_minimiser_of_the_steepest_table_is_within_reach():
+    """All outcomes are far above all predictions: the slopes of all rows add up to the ridge's."""
+    bounds = ObjectiveBounds(SmoothedHuber(0.5), 1, 1.0, 100.0, None, None, 50)
+    theta = 8.0
+    slope = -50 * SmoothedHuber(0.5).derivative(np.array([theta]), np.array([100.0]))[0]
+    convexity = slope / theta
+    assert theta <= bounds.reach(convexity, 0.0) <= theta * (1.0 + 1e-9)
+    assert bounds.reach(convexity, 1.0) >= theta + 10.0 / convexity

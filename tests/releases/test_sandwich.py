@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -202,3 +203,20 @@ def test_without_noise_a_minimiser_has_the_textbooks_errors():
     np.testing.assert_allclose(found.theta, theta, atol=1e-9)
     np.testing.assert_allclose(found.covariance, bread @ scored.T @ scored @ bread, rtol=1e-6)
     assert found.known.all()
+
+
+def test_every_sum_moves_the_coefficients_by_one_step():
+    """The same sums at all coefficients: each of them moves by 1/4, that of the errors among them."""
+    one = Sandwich(Privacy(1.0, 1e-6), LOSSES["logistic"], 3)
+    values = {"curvatures": {"xx": 2.0 * np.eye(3)}, "scores": {"xx": np.eye(3), "x": np.full(3, 0.5)}}
+    stages, answer, asked = one.stages(np.zeros(3)), None, []
+    while True:
+        try:
+            query = stages.send(answer)
+        except StopIteration as end:
+            found = end.value()
+            break
+        asked.append(query.name)
+        answer = SimpleNamespace(values=values[query.name.partition(",")[0]], scales={"xx": 1e-9, "x": 1e-9})
+    assert len(asked) == 2 * len(sandwich._SHARES) == len(set(asked))
+    np.testing.assert_allclose(found.theta, 0.25 * len(sandwich._SHARES))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from dpfast.solvers import (
     CallableLoss,
     CappedLogisticLoss,
+    GeneralisedLinear,
     LogisticLoss,
+    LossBounds,
     PoissonLoss,
     SmoothedHinge,
     SmoothedHuber,
@@ -411,3 +413,15 @@ def test_no_slope_is_beyond_its_bound_by_rounding(loss):
             most = loss.derivative_bound(reach, bound)
             for side, y in itertools.product((-1, 1), outcomes):
                 assert abs(exact_slope(loss, mp.mpf(side * reach), mp.mpf(y))) <= most
+
+
+@pytest.mark.parametrize("loss", [SmoothedHuber(0.5), PoissonLoss(8.0)], ids=lambda loss: loss.kind)
+def test_a_sum_of_losses_has_the_bounds_of_its_numbers(loss):
+    """What is proved of the largest table is proved of this one: of outcomes of this size."""
+    sizes = {"row_bound": 2.0, "outcome_bound": 50.0}
+    bounds = LossBounds(9, 3, loss, **sizes)
+    summed = GeneralisedLinear(np.ones((9, 3)), np.ones(9), loss, **sizes)
+    for bound in ("gradient_error", "gradient_bound"):
+        assert getattr(summed, bound)(1.5) == getattr(bounds, bound)(1.5)
+    assert summed.smoothness == bounds.smoothness
+    assert bounds.gradient_error(1.5) > LossBounds(9, 3, loss, row_bound=2.0).gradient_error(1.5)

@@ -246,3 +246,8 @@ def test_blocks_must_agree():
         visit_counts([Trajectories([0], [0.0], [0, 1], 1), Trajectories([0], [0.0], [0, 1], 2)], returns, np.array([9]))
     with pytest.raises(ValueError, match="trajectories must hold at least one block"):
         visit_counts([], returns, np.array([9]))
+
+
+def test_late_steps_are_the_third_quarter_of_the_horizon_and_never_none():
+    late = [FilledReturns(GAMMA, horizon, 0, GRID, True).late for horizon in (1, 2, 3, 8, 100)]
+    assert late == [(0, 1), (1, 2), (1, 2), (4, 6), (50, 75)]

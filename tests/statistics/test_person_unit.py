@@ -533,6 +533,7 @@ def test_no_people_at_all():
     [
         ({"groups": None}, ValueError, "max_rows was given, but no groups"),
         ({"groups": None, "max_rows": None, "bound_xx": 1.0}, ValueError, "bound_xx was given, but no groups"),
+        ({"groups": None, "max_rows": None, "bound_xy": 1.0}, ValueError, "bound_xy was given, but no groups"),
         ({"max_rows": None}, ValueError, "max_rows is needed"),
         ({"max_rows": 0}, ValueError, "max_rows must be at least 1"),
         ({"max_rows": 2.0}, TypeError, "max_rows must be an integer"),
@@ -605,3 +606,18 @@ def test_blocks_are_clipped_for_people_of_up_to_the_most_rows():
     for bounds in ((1.0, None), (None, 1.0)):
         with pytest.raises(ValueError, match=f"max_rows must be at most {most}"):
             PersonUnit.checked(most + 1, *bounds, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("consecutive", [True, False])
+def test_rows_that_are_copied_a_range_at_a_time_are_the_same_peoples(consecutive):
+    """Of another byte order: a range is copied, with offsets of its own."""
+    rng = np.random.default_rng(8)
+    x, y, groups = rng.normal(size=(40_000, 3)), rng.normal(size=(40_000, 1)), np.arange(40_000) // 3
+    groups = groups if consecutive else rng.permutation(groups)
+    native = gram(x, y, **BOUNDS, **TIGHT, groups=groups, max_rows=3)
+    for n_threads in (1, 3):
+        other = gram(
+            x.astype(">f8"), y.astype(">f8"), **BOUNDS, **TIGHT, groups=groups, max_rows=3, n_threads=n_threads
+        )
+        assert other.exact_xx == native.exact_xx
+        assert other.exact_xy == native.exact_xy

@@ -325,3 +325,17 @@ def test_returns_that_rounding_lengthens_stay_within_their_bound():
         assert squared <= Fraction(found.bounds.outcomes) ** 2
         beyond += squared > sum(map(Fraction, weights)) * Fraction(RANGE[1] - RANGE[0]) ** 2
     assert beyond > 5
+
+
+@pytest.mark.parametrize("kind", [None, "signed"])
+def test_sums_of_parts_add_up_to_those_of_all_and_only_if_alike(kind):
+    trajectories, options = random_trajectories(4), {"features": features_of(kind), **OPTIONS, **TIGHT}
+    whole = sufficient_statistics(trajectories, 0.9, **options)
+    first, last = (sufficient_statistics(trajectories[part], 0.9, **options) for part in (slice(0, 13), slice(13, 40)))
+    both = first + last
+    assert (both.exact_xx, both.exact_xy) == (whole.exact_xx, whole.exact_xy)
+    assert (both.n_trajectories, both.origin) == (40, whole.origin)
+    with pytest.raises(TypeError):
+        first + 1
+    with pytest.raises(ValueError, match="differ in what was declared"):
+        first + sufficient_statistics(trajectories[13:], 0.9, **options | {"bound_xx": 0.7})

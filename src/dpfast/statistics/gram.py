@@ -242,12 +242,6 @@ class Gram(Layout):
         return math.ldexp(self._tables()[0][-1], -2 * self.grid.exponent_x)
 
     @property
-    def squared_bound_y(self) -> float | None:
-        """Largest squared L2 norm of a rounded row of Y, or None."""
-        k = self.grid.exponent_y
-        return None if k is None else math.ldexp(self._tables()[1][-1], -2 * k)
-
-    @property
     def block_bounds(self) -> BlockBounds | None:
         """Bounds on one person's rounded block, to calibrate with, or None if every row is a person."""
         return None if self.unit is None else block_limits(self.unit, self._tables()).bounds
