@@ -500,7 +500,7 @@ def unclipped(squares: FloatArray, people: float, limit: float) -> Unclipped:
 
     They make the mean square consistent for normal residuals (Huber, P. (1964). Robust estimation of a location
     parameter. Annals of Mathematical Statistics 35, proposal 2). A squared norm of mean v is about v/k times chi-square
-    of k degrees of freedom. Cut off at limit^2 = v x/k it has the mean v F_{k+2}(x) + limit^2 (1 - F_k(x)), which grows
+    of k degrees of freedom. Clipped at limit^2 = v x/k it has the mean v F_{k+2}(x) + limit^2 (1 - F_k(x)), which grows
     with v at the rate F_{k+2}(x). If few people have residuals near the limit both factors are about 1.
     """
     total = float(np.sum(squares))
