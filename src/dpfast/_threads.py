@@ -1,23 +1,23 @@
 """How many threads, which of them run kernels, and BLAS limited to one thread meanwhile.
 
 Kernels release the GIL, so plain Python threads run them in parallel: as fast as OpenMP here, without a second runtime
-that hangs after a fork or competes with the threads of BLAS. A pool lives for one call, so there is nothing to reset in
-a forked child but the BLAS limiter.
+that hangs after a fork or competes with the threads of BLAS. A thread lives for one call, so there is nothing to reset
+in a forked child but the BLAS limiter.
 """
 
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from dpfast._transaction import Bracket, RowRanges, Turn
 
-__all__ = ["RowRanges", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
+__all__ = ["RowRanges", "Task", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
 
 Result = TypeVar("Result")
 
@@ -52,40 +52,76 @@ def run_in_threads(tasks: Sequence[Callable[[], Result]], stop: Callable[[], Non
     """
     if len(tasks) == 1:
         return [tasks[0]()]
-    try:
-        with _Pool(len(tasks) - 1, stop) as pool:
-            for task in tasks[1:]:
-                pool.start(task)
-            return [tasks[0]()] + [future.result() for future in pool.futures]
-    except RuntimeError as error:
-        # CPython's conditions release a lock that they do not hold when they are interrupted as they take it back.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
+    with _Tasks(tasks[1:], stop) as others:
+        return [tasks[0]()] + [other.result() for other in others]
 
 
-class _Pool(Bracket["_Pool"]):
-    """Threads that have nothing left to do when their block is left."""
+class Task(Generic[Result]):
+    """A call in a thread of its own, for a caller that may be interrupted at any bytecode, and then waits again.
 
-    def __init__(self, n_threads: int, stop: Callable[[], None]) -> None:
+    Futures, events and `Thread.start` have conditions: an interrupt within `Condition.__enter__` leaves its lock taken,
+    and their thread waits for it for ever. A lock of C and a list that only grows have no state in between.
+    """
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._call = call
+        self._context = copy_context()  # what NumPy is to do about overflows belongs to it
+        self._found: list[Result] = []
+        self._error: BaseException | None = None
+        self._claims: list[bool] = []  # the first says whether the call is made
+        self._is_over = False
+        self._end = allocate_lock()
+        self._end.acquire()
+
+    def start(self) -> None:
+        """Begin the thread."""
+        start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        self._claims.append(True)
+        if self._claims[0]:
+            try:
+                self._found.append(self._context.run(self._call))
+            except BaseException as error:
+                self._error = error
+            self._is_over = True
+            self._end.release()
+
+    def give_up(self) -> None:
+        """Wait for the call, or see to it that it is never made."""
+        self._claims.append(False)
+        if self._claims[0]:
+            self._wait()
+
+    def result(self) -> Result:
+        """Wait for the call, and return or raise what it did."""
+        self._wait()
+        if self._error is not None:
+            raise self._error
+        return self._found[0]
+
+    def _wait(self) -> None:
+        while not self._is_over:
+            self._end.acquire()
+
+
+class _Tasks(Bracket["list[Task[Any]]"]):
+    """Tasks that have nothing left to do when their block is left."""
+
+    def __init__(self, calls: Sequence[Callable[[], object]], stop: Callable[[], None]) -> None:
         super().__init__()
-        self._pool = ThreadPoolExecutor(n_threads)
+        self._tasks = [Task(call) for call in calls]
         self._stop = stop
-        self.futures: list[Future[Any]] = []
 
-    def start(self, task: Callable[[], object]) -> None:
-        # What NumPy is to do about overflows belongs to a context.
-        self.futures.append(self._pool.submit(copy_context().run, task))
-
-    def _open(self) -> _Pool:
-        return self
+    def _open(self) -> list[Task[Any]]:
+        for task in self._tasks:
+            task.start()
+        return self._tasks
 
     def _close(self) -> None:
-        # Of no effect where all has been done. Tasks are waited for, not only threads: a thread whose join was
-        # interrupted counts as ended in CPython 3.11, and a second join would not wait.
-        self._stop()
-        wait(self.futures)
-        self._pool.shutdown()
+        self._stop()  # of no effect where all has been done
+        for task in self._tasks:
+            task.give_up()
 
 
 class _BlasLimiter:

@@ -1,14 +1,16 @@
 """Files, globs and folders of them: the bits of the table in memory, or an error that quotes none of it."""
 
+import _thread
 import os
 import subprocess
 import sys
-import threading
+import time
 
 import numpy as np
 import pytest
 
 from dpfast.io import arrow, blocks
+from dpfast.io.arrow import one_ahead
 from dpfast.io.csv_files import NULL_WORDS
 from dpfast.statistics import gram
 
@@ -216,14 +218,38 @@ def test_files_without_rows(frame, tmp_path):
 
 
 def test_the_reading_thread_ends_with_the_iteration(frame, tmp_path):
-    path, others = write(frame, tmp_path / "t.parquet"), threading.enumerate()
+    path, others = write(frame, tmp_path / "t.parquet"), _thread._count()
     stream = blocks(path)
     for _ in range(2):
         next(stream)
-    started = set(threading.enumerate()) - set(others)
     stream.close()
-    assert started
-    assert not started & set(threading.enumerate())
+    for _ in range(1_000):  # a thread that has nothing left to do counts for some microseconds
+        if _thread._count() == others:
+            break
+        time.sleep(1e-3)
+    assert _thread._count() == others
+
+
+def test_nothing_is_being_made_ahead_when_the_iteration_ends():
+    threads, n_begun, n_made = set(), 0, 0
+
+    def items():
+        nonlocal n_begun, n_made
+        for i in range(10):
+            threads.add(_thread.get_ident())
+            n_begun += 1
+            time.sleep(0.01)
+            n_made += 1
+            yield i
+
+    ahead = one_ahead(items())
+    assert [next(ahead), next(ahead)] == [0, 1]
+    while n_begun < 3:
+        time.sleep(1e-4)
+    ahead.close()
+    assert n_begun == n_made == 3
+    assert _thread.get_ident() not in threads
+    assert list(one_ahead(items())) == list(range(10))
 
 
 @pytest.mark.parametrize("start", [b"", b"PK\x03\x04", b"\x80\x04K\x01.", b"\x93NUMPY\x01\x00\x09\x00{'descr':"])

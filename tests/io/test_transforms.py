@@ -226,8 +226,12 @@ def test_fits_are_those_of_the_rows_that_they_become(frame):
     for refine in (0, 2):
         expected = model(refine).fit(rows[:, :-1], rows[:, -1:])
         fitted = model(refine).fit(COLUMNS.encode([frame[:900], frame[900:]]), None)
-        assert np.array_equal(fitted.coef_, expected.coef_)
-        assert np.array_equal(fitted.predict(COLUMNS.transform(frame[:3])), expected.predict(rows[:3, :-1]))
+        # Residual steps of rows with codes round otherwise than those of indicators.
+        near = {"rtol": 1e-4, "atol": 1e-6} if refine else {"rtol": 0.0}
+        np.testing.assert_allclose(fitted.coef_, expected.coef_, **near)
+        np.testing.assert_allclose(
+            fitted.predict(COLUMNS.transform(frame[:3])), expected.predict(rows[:3, :-1]), **near
+        )
     assert tuple(fitted.feature_names_in_) == COLUMNS.feature_names
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,8 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._redacted import in_own_words
+from dpfast._threads import Task
+from dpfast._transaction import Bracket
 from dpfast.io.frames import MISSING, UNDECLARED, Codes, Family, LevelCodes, check_numeric, places_of_codes
 from dpfast.io.sources import is_dataset, is_lazy_frame, is_polars_frame, is_reader, is_relation, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows
@@ -300,11 +301,32 @@ def rows_of(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
 
 def one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
     """Iterate while a thread makes the next item: decoding and summing take turns otherwise."""
-    with closing(items), ThreadPoolExecutor(1, "dpfast-read") as reader:
-        following = reader.submit(next, items, None)
-        while (item := following.result()) is not None:
-            following = reader.submit(next, items, None)
+    with closing(items), _Ahead(items) as ahead:
+        while (item := ahead.take()) is not None:
             yield item
+
+
+class _Ahead(Bracket["_Ahead"]):
+    """The next item, that a thread makes; none is being made when the block is left."""
+
+    def __init__(self, items: Generator[Any, None, None]) -> None:
+        super().__init__()
+        self._items = items
+        self._following: Task[Any] = Task(partial(next, items, None))
+
+    def take(self) -> Any:
+        """Return the next item, None after the last, and have the one after it made."""
+        item = self._following.result()
+        self._following = Task(partial(next, self._items, None))
+        self._following.start()
+        return item
+
+    def _open(self) -> _Ahead:
+        self._following.start()
+        return self
+
+    def _close(self) -> None:
+        self._following.give_up()
 
 
 def is_number(kind: Any) -> bool:
