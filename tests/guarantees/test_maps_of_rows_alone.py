@@ -38,12 +38,14 @@ from dpfast.statistics.rows import (
 )
 from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds
 from dpfast.synthetic_control.mechanism import DonorRows
+from dpfast.synthetic_control.predictors import PredictorMap, Predictors
 
 WIDTH = 27
 _rng = np.random.default_rng(0)
 LOW, HIGH = -_rng.uniform(0.5, 3.0, WIDTH), _rng.uniform(0.5, 3.0, WIDTH)
 BASIS = np.linalg.qr(_rng.normal(size=(WIDTH, 5)))[0]
 DONORS = DonorRows(0.3, 1.7, WIDTH - 4, 4, 2.0, 1.0, center=_rng.uniform(-0.4, 0.4, WIDTH), basis=BASIS[:-4])
+PREDICTORS = Predictors.of({"one": (-2.0, 3.0), "another": (0.0, 1.0, 0.3)}).mapping(0.3, 1.7, -1.0)
 PANEL = PanelBounds.of(9, WIDTH - 1, np.ones(1), (1.0, 2.0))
 
 
@@ -84,6 +86,8 @@ MAPS = {
     "in room used again": _rows_in_room,
     "some columns": _SomeColumns(RowMap(bound=2.0), RowMap(bound=2.0).reusing_room(), [3, 0]),
     "donors": _donor_rows,
+    "predictors": PREDICTORS,
+    "predictors of donors": lambda rows: PREDICTORS(np.asarray(rows), clips=True),
     "panel": _panel_rows,
     "rows of a minimiser": _minimiser_rows,
 }
@@ -96,7 +100,7 @@ def test_every_class_of_maps_is_tested():
     classes = {one for one in itertools.chain(*members) if isinstance(one, type)}
     calls = {one: vars(one).get("__call__") for one in classes}
     found = {one for one, call in calls.items() if inspect.isfunction(call) and "rows" in signature(call).parameters}
-    assert found - {MapIntoRoom} == {RowMap, _SomeColumns} == {type(one) for one in MAPS.values()} & found
+    assert found - {MapIntoRoom} == {RowMap, _SomeColumns, PredictorMap} == {type(one) for one in MAPS.values()} & found
     assert type(ROOM) is MapIntoRoom
 
 

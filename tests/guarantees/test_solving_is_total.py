@@ -122,6 +122,11 @@ def finite(fitted):
         assert np.all(np.isnan(told[unknown.ravel()]))
         assert not np.any(arrays["coef_"][unknown]) or fitted.n_steps_ > 0
         arrays["coef_std_"] = arrays["coef_std_"][~unknown]
+    if "var_" in arrays:
+        unknown = np.isnan(arrays["var_"])
+        assert not np.any(arrays["mean_"][unknown])
+        assert np.all(np.isnan(arrays["mean_std_"][unknown]))
+        arrays |= {name: arrays[name][~unknown] for name in ("var_", "mean_std_")}
     if "estimate_" in arrays:
         known = ~np.isnan(arrays["estimate_"])
         assert np.array_equal(known & known[:, None], ~np.isnan(arrays["covariance_"]))

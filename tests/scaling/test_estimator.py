@@ -133,6 +133,12 @@ def test_what_is_wrong_with_outcomes_is_said_once_the_cost_is_held(y):
     assert ledger.costs == ()
 
 
+def test_amounts_beyond_the_largest_private_limit_are_scaled_within_declared_ones():
+    x = 1e13 * np.random.default_rng(0).uniform(-1.0, 1.0, (5_000, 1))
+    scaler = PrivateStandardScaler(1.0, 1e-6, box_x=(-1e13, 1e13), random_state=0).fit(x)
+    np.testing.assert_allclose(scaler.scale_, x.std(axis=0), rtol=0.05)
+
+
 @pytest.mark.parametrize("parts", [{}, {"with_mean": False}, {"with_std": False}])
 @pytest.mark.parametrize("epsilon", [0.01, 4.0])
 def test_nothing_is_left_of_features_whose_entries_cannot_be_told_from_noise(epsilon, parts):

@@ -304,7 +304,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         least = np.maximum(variance, noise_of_variance)
         attributes = _attributes(middle + units * mean, units**2 * least, units * noise_of_mean)
         # Left in its units, a feature that nothing is known of could be all that later steps see.
-        unseen = ((public.low == 0.0) & (public.high == 0.0)) | (units >= _UNSEEN)
+        # The largest limits stand for a box of which "private" has found nothing at all.
+        unseen = ((public.low == 0.0) & (public.high == 0.0)) | (units == _UNSEEN)
         unknown = {"mean_": 0.0, "var_": np.nan, "scale_": _UNSEEN, "mean_std_": np.nan}
         return Fitted(attributes | {name: np.where(unseen, one, attributes[name]) for name, one in unknown.items()})
 

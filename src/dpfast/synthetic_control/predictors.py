@@ -77,12 +77,13 @@ class PredictorMap:
     def __call__(self, rows: FloatArray, *, clips: bool = False) -> FloatArray:
         """Return rows in units of the outcomes; of donors, whose predictors are clipped to their limits."""
         known = self.predictors
-        mapped = rows.copy()
-        values = rows[..., : len(known)]
-        values = np.clip(values, known.low, known.high) if clips else values
-        # Halved first: the width of what doubles hold is none of them.
-        shares = (values / 2.0 - known.low / 2.0) / (known.high / 2.0 - known.low / 2.0)
-        mapped[..., : len(known)] = self.start + self.width * shares
+        mapped = np.array(rows, np.float64)
+        values = mapped[..., : len(known)]
+        with np.errstate(all="ignore"):  # a warning would be about a row
+            values = np.clip(values, known.low, known.high) if clips else values
+            # Halved first: the width of what doubles hold is none of them.
+            shares = (values / 2.0 - known.low / 2.0) / (known.high / 2.0 - known.low / 2.0)
+            mapped[..., : len(known)] = self.start + self.width * shares
         return mapped
 
     def of_donors(self, donors: FloatArray | Partitions) -> FloatArray | Partitions:
