@@ -6,13 +6,15 @@ them from the syntax trees of the files named in CRITICAL; what no operator make
 ``tools/weakenings/*.toml``. Each is applied to a copy of the package, and the tests that run the function it is in are
 run on it. A weakening that no test notices is a hole in the tests, unless ``tools/survivors.toml`` gives the reason.
 
-    python tools/weaken.py --part ci                    a sample, one of each file, and those marked ``ci``
+    python tools/weaken.py --part ci                    those by hand that are marked ``ci``
+    python tools/weaken.py --sample 1                   a sample, one of each file
     python tools/weaken.py --only 'noise/source.py:*'   these; K07 is one of those by hand
     python tools/weaken.py --shard 2/40                 the second of forty parts of all
     python tools/weaken.py --dry-run --only 'noise/*'   only list them
 
-First every fast test is run once on a copy that records which functions it runs: some minutes. With ``--folder`` the
-record is kept, and only tests that have changed, or whose subject has, are run anew.
+For mutants every fast test is first run once on a copy that records which functions it runs: ten minutes, as long as
+continuous integration has. With ``--folder`` the record is kept, and only tests that have changed, or whose subject
+has, are run anew.
 
 mutmut mutates only Python, keeps every mutant in one process's module, and knows no operators of one's own; cosmic-ray
 runs one command for all mutants, whatever function they are in. Neither builds kernels, drops noise or a commit, nor
@@ -550,7 +552,7 @@ def shard(text: str) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those of a pattern such as noise/*")
-    parser.add_argument("--part", choices=("ci",), help="a sample, and what is marked for continuous integration")
+    parser.add_argument("--part", choices=("ci",), help="what is marked for continuous integration")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of every file, and none by hand")
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many to test at once (default: 1)")
@@ -573,9 +575,9 @@ def main() -> int:
         except (Stale, FileNotFoundError) as error:
             stale.append(weakening.id)
             print(f"stale     {weakening.id:5} {weakening.file}: {error}")
-    many = 1 if options.part else options.sample
+    many = options.sample
     made_ones = [m for mutants in files.values() for m in (sampled(mutants, many) if many else mutants)]
-    chosen = [w for w in hand if (w.ci or not options.part) and not options.sample] + made_ones
+    chosen = [w for w in hand if w.ci] if options.part else made_ones + ([] if many else hand)
     if options.only:
         chosen = [w for w in chosen if _fits(w.id, " ".join(options.only))]
     chosen = [w for w in chosen if w.id not in explained][options.shard[0] - 1 :: options.shard[1]]
