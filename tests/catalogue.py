@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -62,6 +63,22 @@ class Fit:
 def of_rows(estimator, outcomes=lambda y: y, *, table="blocks", **facts):
     """A fit of rows and outcomes as they are."""
     return Fit(estimator, lambda one, x, y: one.fit(x, outcomes(y)), outcomes, table, **facts)
+
+
+def of_people(estimator, outcomes=lambda y: y, **facts):
+    """A fit of people with two rows each, scattered: the columns in halves."""
+
+    def run(one, x, y):
+        half = x.shape[1] // 2
+        if hasattr(x, "index"):
+            parts = [x.iloc[:, k * half : (k + 1) * half].set_axis(range(half), axis=1) for k in range(2)]
+            rows, twice, owners = pd.concat(parts), pd.concat([y, y]), [*x.index, *x.index]
+        else:
+            rows, twice = np.vstack([x[:, :half], x[:, half : 2 * half]]), np.append(y, y)
+            owners = np.tile(np.arange(len(x)), 2)
+        return one.fit(rows, outcomes(twice), groups=owners, max_rows=2)
+
+    return Fit(estimator, run, unit="person", **facts)
 
 
 def releases_of(fitted):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast._threads import RowRanges, Task, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.statistics import gram
 
 
@@ -106,6 +106,20 @@ def test_no_interrupt_of_the_caller_leaves_a_thread_at_work_or_a_lock_taken():
         if n_finished == 20:
             break
     assert n_finished == 20
+
+
+def test_a_task_is_over_before_its_end_is_told():
+    """Whoever waits looks at the one after the other."""
+    task = Task(int)
+    told = []
+
+    class End:
+        def release(self):
+            told.append(task._is_over)
+
+    task._end = End()
+    task._run()
+    assert told == [True]
 
 
 def test_overlapping_contexts_restore_blas():

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from catalogue import of_rows
+from catalogue import of_people, of_rows
 
 from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
 from dpfast.solvers import (
@@ -107,6 +107,12 @@ FITS = {
     "three classes by descent": classification(three_classes, method="gradient"),
     "three classes by descent within a bound that is found": classification(
         three_classes, method="gradient", bound_x="private"
+    ),
+    "two classes of people by descent": of_people(
+        classification(method="gradient", fit_intercept=True).estimator, two_classes, releases=None
+    ),
+    "three classes of people by descent within a bound that is found": of_people(
+        classification(three_classes, method="gradient", bound_x="private").estimator, three_classes, releases=None
     ),
     "three classes": classification(three_classes),
     "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pandas as pd
-from catalogue import Fit, of_rows
+from catalogue import Fit, of_people, of_rows
 
 from dpfast import MultiOutcomeRidge
 from dpfast.statistics import GramAccumulator, gram
@@ -21,16 +21,6 @@ def two(y):
     with np.errstate(all="ignore"):
         other = 0.5 * y
     return pd.concat([y, other], axis=1, keys=["first", "second"]) if hasattr(y, "index") else np.c_[y, other]
-
-
-def by_person(one, x, y):
-    """Two rows a person, scattered: the columns in halves."""
-    half = x.shape[1] // 2
-    if hasattr(x, "index"):
-        parts = [x.iloc[:, k * half : (k + 1) * half].set_axis(range(half), axis=1) for k in range(2)]
-        return one.fit(pd.concat(parts), pd.concat([y, y]), groups=[*x.index, *x.index], max_rows=2)
-    owners = np.tile(np.arange(len(x)), 2)
-    return one.fit(np.vstack([x[:, :half], x[:, half : 2 * half]]), np.append(y, y), groups=owners, max_rows=2)
 
 
 def weighed(one, x, y):
@@ -79,12 +69,10 @@ FITS = {
     "ridge of weighed rows in a far box": Fit(
         ridge(max_weight=2.0, fit_intercept=True, bound_x=8.0, box_x=(2.0, 4.0), adjacency="add_remove"), weighed
     ),
-    "ridge of people": Fit(ridge(), by_person, unit="person"),
-    "ridge of people, with an intercept": Fit(ridge(fit_intercept=True), by_person, unit="person"),
-    "ridge of people, clipped by person": Fit(ridge(block_bounds=(0.5, 0.5)), by_person, unit="person"),
-    "ridge of people, in a box that is found": Fit(
-        ridge(bound_x="private", box_x="private"), by_person, unit="person", releases=2
-    ),
+    "ridge of people": of_people(ridge()),
+    "ridge of people, with an intercept": of_people(ridge(fit_intercept=True)),
+    "ridge of people, clipped by person": of_people(ridge(block_bounds=(0.5, 0.5))),
+    "ridge of people, in a box that is found": of_people(ridge(bound_x="private", box_x="private"), releases=2),
     "ridge, projection, steps left to choose": of_rows(
         ridge(refine="auto", mechanism="projection", public_labels=True),
         two,
@@ -96,7 +84,7 @@ FITS = {
     "ridge, refined, with an intercept in a box": of_rows(
         ridge(refine=1, fit_intercept=True, box_x=(-1.0, 1.0), bound_x=None), two, releases=None
     ),
-    "ridge of people, refined": Fit(ridge(refine=1), by_person, unit="person", releases=None),
+    "ridge of people, refined": of_people(ridge(refine=1), releases=None),
     "ridge of sums": Fit(ridge(), lambda one, x, y: one.fit_gram(gram(x, two(y), **BOUNDS))),
     "ridge of accumulated sums": Fit(ridge(), lambda one, x, y: one.fit_gram(accumulated(x, y))),
 }

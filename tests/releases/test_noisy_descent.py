@@ -12,6 +12,7 @@ from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.noisy_descent import NoisyDescent
 from dpfast.releases.staged_regression import People
+from dpfast.statistics.residuals import residual_bound
 from dpfast.statistics.rows import RowMap
 
 N = 300
@@ -82,6 +83,12 @@ def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
         assert far / stage.mechanism.scale <= stage.mechanism.mu * (1.0 + 1e-12), stage.name
         largest = max(largest, far / stage.mechanism.scale / stage.mechanism.mu)
     assert largest > 0.99
+
+
+def test_noise_is_for_the_rounding_of_all_of_a_persons_rows():
+    mechanism = replace(mechanism_of("logistic", "replace_one"), n_rows=None, max_rows=10_000)
+    step = mechanism._step(np.zeros(mechanism.shape))
+    assert mechanism._bound == residual_bound(mechanism._clip, step, 10_000) > residual_bound(mechanism._clip, step, 1)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])

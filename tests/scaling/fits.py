@@ -2,7 +2,7 @@
 
 import math
 
-from catalogue import of_rows
+from catalogue import of_people, of_rows
 
 from dpfast import PrivateStandardScaler
 
@@ -20,6 +20,10 @@ FITS = {
     "scaler without means": scaler(with_mean=False, box_x=(-0.5, 0.6)),
     "scaler without deviations": scaler(with_std=False),
     "scaler in a box that is found": scaler(box_x="private"),
+    "scaler of people": of_people(scaler().estimator, lambda y: None),
+    "scaler of people, in a box that is found": of_people(
+        scaler(box_x="private").estimator, lambda y: None, releases=2
+    ),
 }
 
 #: What scikit-learn's checks of conventions are run on.

@@ -37,6 +37,14 @@ def test_rows_beyond_the_most_and_the_order_of_people_change_nothing(adjacency, 
         np.testing.assert_array_equal((again.mean_, again.var_), expected)
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_how_many_rows_there_are_is_private_and_released(adjacency):
+    x, ids = visits()
+    fitted = PrivateStandardScaler(2.0, 1e-6, box_x=BOX, adjacency=adjacency).fit(x, groups=ids, max_rows=K)
+    (release,) = fitted.releases_
+    assert release.values["sum"].shape == (2 * x.shape[1] + 1,)
+
+
 def test_parts_by_person_are_the_same():
     x, ids = visits()
     model = PrivateStandardScaler(2.0, 1e-6, box_x=BOX, random_state=0)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from engines import Listed
 from neighbours import climb
 
 from dpfast import Privacy, SyntheticControl
@@ -77,6 +78,10 @@ def test_predictors_beyond_their_limits_count_as_these(adjacency, nonnegative):
         for rows in (far, held)
     ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    if not nonnegative:
+        options = {"adjacency": adjacency, "row_bound": None, "center": None}
+        parts = Listed([(rows, None, None) for rows in np.split(far, [70])], far.shape[1], 0)
+        np.testing.assert_array_equal(model(**options).fit(parts, 4).coef_, fits[0].coef_)
 
 
 def test_a_predictor_counts_the_same_in_other_units():

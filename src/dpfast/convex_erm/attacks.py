@@ -134,7 +134,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     sizes = Sizes(rows=True, outcomes=True)
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
     for claim in claims(privacy, delta=True):
-        yield _classes_descent_attack(claim)
+        yield from (_classes_descent_attack(claim, copies) for copies in (1, 2))
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
         yield from (_margins_attack(claim, "gradient", classes) for classes in _CLASSES)
     for claim in claims(privacy):
@@ -165,8 +165,11 @@ def _fitted(privacy: Privacy) -> Minimised:
     return Minimised("logistic loss that fits the budget", ObjectivePerturbationClassifier, slope, options)
 
 
-def _classes_descent_attack(privacy: Privacy) -> Attack:
-    """Attack every step of descent: one person's slope is at its clip all along, whatever their class."""
+def _classes_descent_attack(privacy: Privacy, copies: int) -> Attack:
+    """Attack every step of descent: one person's slope is at its clip all along, whatever their class.
+
+    Each has so many copies of a row.
+    """
     estimator = ObjectivePerturbationClassifier(
         bound_x=1.0,
         classes=[-1, 1],
@@ -179,7 +182,8 @@ def _classes_descent_attack(privacy: Privacy) -> Attack:
     rows = np.zeros((1 + _OTHERS, _COLUMNS))
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
     labels = np.tile([1, -1], _OTHERS // 2 + 1)[: 1 + _OTHERS]
-    return _descent_attack("steps of descent", estimator, rows, labels, privacy)
+    name = "steps of descent" + (" of people's rows" if copies > 1 else "")
+    return _descent_attack(name, estimator, rows, labels, privacy, copies)
 
 
 def _scores_descent_attack(privacy: Privacy, *, inference: bool) -> Attack:
@@ -255,6 +259,7 @@ def _descent_attack(
     rows: FloatArray,
     outcomes: NDArray[Any],
     privacy: Privacy,
+    copies: int = 1,
 ) -> Attack:
     """Attack every release of a descent: the first person's outcome, or they, are another.
 
@@ -264,7 +269,11 @@ def _descent_attack(
     """
     other = np.append(-outcomes[0], outcomes[1:])
     is_other = privacy.adjacency == "replace_one"
-    tables = [(rows, outcomes), (rows, other) if is_other else (rows[1:], outcomes[1:])]
+    people = [(rows, outcomes), (rows, other) if is_other else (rows[1:], outcomes[1:])]
+    owners = [(np.repeat(np.arange(len(own[0])), copies), copies) if copies > 1 else () for own in people]
+    tables: list[tuple[Any, ...]] = [
+        (*(np.repeat(part, copies, axis=0) for part in one), *own) for one, own in zip(people, owners, strict=True)
+    ]
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 

@@ -660,7 +660,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     ) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
         rows = None if n_rows is None else public_rows(n_rows, self.adjacency)
-        _, rest = self._counts(privacy, n_rows, is_gaussian=True, unit="row" if max_rows is None else "person")
+        _, rest = self._counts(privacy, n_rows, is_gaussian=True)
         return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows, max_rows)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,18 +28,26 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         # The pair of entries that are farthest apart in the sums, near enough.
         one, other = np.full((1, _N_FEATURES), 0.9), np.full((1, _N_FEATURES), 0.0)
         tables = [one, other] if claim.adjacency == "replace_one" else [np.vstack([other, np.ones_like(one)]), other]
-        yield _attack(PrivateStandardScaler(box_x=(-1.0, 1.0), **claimed(claim)), tables)
+        for copies in (1, 3):
+            yield _attack(PrivateStandardScaler(box_x=(-1.0, 1.0), **claimed(claim)), tables, copies)
     found = partial(PrivateStandardScaler, box_x="private")
     yield from counts_attacks("entries to standardise", found, Sizes(entries=True), privacy)
 
 
-def _attack(estimator: PrivateStandardScaler, tables: list[FloatArray]) -> Attack:
-    counted = estimator.adjacency == "add_remove"
-    exact = [sum_pairs(io.open_table(table), _LOW, _HIGH).to_float64() for table in tables]
+def _attack(estimator: PrivateStandardScaler, people: list[FloatArray], copies: int) -> Attack:
+    """Attack the sums of people who have so many copies of a row each."""
+    tables = [np.repeat(rows, copies, axis=0) for rows in people]
+    owners = [np.repeat(np.arange(len(rows)), copies) for rows in people]
+    several: list[dict[str, Any]] = [{"groups": own, "max_rows": copies} if copies > 1 else {} for own in owners]
+    counted = estimator.adjacency == "add_remove" or copies > 1
+    exact = [
+        sum_pairs(io.open_table(table), _LOW, _HIGH, **own).to_float64()
+        for table, own in zip(tables, several, strict=True)
+    ]
     exact = exact if counted else [sums[:-1] for sums in exact]
 
     def fit(neighbour: bool) -> Release:
-        release: Release = estimator.fit(tables[neighbour]).releases_[0]
+        release: Release = estimator.fit(tables[neighbour], **several[neighbour]).releases_[0]
         return release
 
     def seen(neighbour: bool) -> FloatArray:
@@ -46,6 +55,7 @@ def _attack(estimator: PrivateStandardScaler, tables: list[FloatArray]) -> Attac
         return noisy
 
     record = probe(partial(fit, False))
-    scale = PairSums.calibrate(record.privacy, _N_FEATURES).noise.scale
+    scale = PairSums.calibrate(record.privacy, _N_FEATURES, copies if copies > 1 else None).noise.scale
     law = shift_law(record.mechanism, (exact[0] - exact[1],), (scale,))
-    return Attack.on("sums of features and squares", record, law, seen, estimator)
+    name = "sums of features and squares" + (" of people's rows" if copies > 1 else "")
+    return Attack.on(name, record, law, seen, estimator)

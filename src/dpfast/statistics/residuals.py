@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -332,7 +333,7 @@ def _check_table(
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
 
 
-class ThreadRows:
+class ThreadRows(ABC):
     """Reader of the rows for one thread."""
 
     kernel: residual_step.ResidualRows
@@ -351,8 +352,9 @@ class ThreadRows:
             self.kernel.begin_coded(CodedMapKernel(*tables.products, **options))
             self.coded = None if tables.pairs is None else self._begin_pairs(tables.pairs)
 
+    @abstractmethod
     def _begin_pairs(self, tables: PairTables) -> coded_step.CodedRows | None:
-        raise NotImplementedError
+        """Prepare for rows with codes by pairs of levels, or return None."""
 
     @property
     def _map_y(self) -> RowMapKernel:
