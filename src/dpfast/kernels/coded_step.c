@@ -123,40 +123,8 @@ static int load_outcomes(const dpfast_row_map *map, const dpfast_table *y, ptrdi
     return !is_beyond;
 }
 
-#define LEVEL(name) name##_baseline
-#define TARGET
-#define WIDTH 2
-typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
-typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
-#define VECTOR vector2
-#define WORDS words2
-#include "coded_step_level.h"
-
-#if DPFAST_HAVE_X86_LEVELS
-#define LEVEL(name) name##_avx2
-#define TARGET DPFAST_TARGET_AVX2
-#define WIDTH 4
-typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
-typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
-#define VECTOR vector4
-#define WORDS words4
-#include "coded_step_level.h"
-
-#define LEVEL(name) name##_avx512
-#define TARGET DPFAST_TARGET_AVX512
-#define WIDTH 8
-typedef double vector8 __attribute__((vector_size(64), aligned(8), may_alias));
-typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
-#define VECTOR vector8
-#define WORDS words8
-#include "coded_step_level.h"
-
-#define CALL(name, level, ...)                                                                                         \
-    ((level) == DPFAST_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
-                              : (level) == DPFAST_AVX2 ? name##_avx2(__VA_ARGS__) : name##_baseline(__VA_ARGS__))
-#else
-#define CALL(name, level, ...) name##_baseline(__VA_ARGS__)
-#endif
+#define DPFAST_LOOPS "coded_step_level.h"
+#include "levels.h"
 
 int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfast_table *numbers,
                            const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,

@@ -178,10 +178,3 @@ static TARGET void LEVEL(add_by_number)(const dpfast_coded_step *step, ptrdiff_t
 #undef SIZE
 #undef ROUNDED
 #include "undefine_turn_level.h"
-
-/* Of this width alone: the next one has its own. */
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS

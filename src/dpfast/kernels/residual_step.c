@@ -77,44 +77,8 @@ static void shorten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
     }
 }
 
-#define LEVEL(name) name##_baseline
-#define TARGET
-#define WIDTH 2
-typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
-typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
-#define VECTOR vector2
-#define WORDS words2
-#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
-#include "residual_step_level.h"
-
-#if DPFAST_HAVE_X86_LEVELS
-#include <immintrin.h>
-#define LEVEL(name) name##_avx2
-#define TARGET DPFAST_TARGET_AVX2
-#define WIDTH 4
-typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
-typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
-#define VECTOR vector4
-#define WORDS words4
-#define MULTIPLY_ADD(a, b, c) ((VECTOR)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
-#include "residual_step_level.h"
-
-#define LEVEL(name) name##_avx512
-#define TARGET DPFAST_TARGET_AVX512
-#define WIDTH 8
-typedef double vector8 __attribute__((vector_size(64), aligned(8), may_alias));
-typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
-#define VECTOR vector8
-#define WORDS words8
-#define MULTIPLY_ADD(a, b, c) ((VECTOR)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
-#include "residual_step_level.h"
-
-#define CALL(name, level, ...)                                                                                         \
-    ((level) == DPFAST_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
-                              : (level) == DPFAST_AVX2 ? name##_avx2(__VA_ARGS__) : name##_baseline(__VA_ARGS__))
-#else
-#define CALL(name, level, ...) name##_baseline(__VA_ARGS__)
-#endif
+#define DPFAST_LOOPS "residual_step_level.h"
+#include "levels.h"
 
 /* Let a row, and residuals that are as long as outcomes, count for less. */
 static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfast_residual_scratch *scratch)

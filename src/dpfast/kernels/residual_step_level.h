@@ -292,11 +292,3 @@ static TARGET void LEVEL(add)(const dpfast_residual_step *step, ptrdiff_t n_rows
 }
 
 #include "undefine_turn_level.h"
-
-/* Of this width alone: the next one has its own. */
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS
-#undef MULTIPLY_ADD

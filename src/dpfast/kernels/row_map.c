@@ -130,40 +130,8 @@ static double look_up(const dpfast_coded_map *map, const int32_t *const *codes, 
     return factor;
 }
 
-#define LEVEL(name) name##_baseline
-#define TARGET
-#define WIDTH 2
-typedef double vector2 __attribute__((vector_size(16), aligned(8), may_alias));
-typedef float floats2 __attribute__((vector_size(8), aligned(4), may_alias));
-typedef int64_t words2 __attribute__((vector_size(16), aligned(8), may_alias));
-#define VECTOR vector2
-#define WORDS words2
-#define FLOATS floats2
-#include "row_map_level.h"
-
-#if DPFAST_HAVE_X86_LEVELS
-#define LEVEL(name) name##_avx2
-#define TARGET DPFAST_TARGET_AVX2
-#define WIDTH 4
-typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
-typedef float floats4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int64_t words4 __attribute__((vector_size(32), aligned(8), may_alias));
-#define VECTOR vector4
-#define WORDS words4
-#define FLOATS floats4
-#include "row_map_level.h"
-
-#define LEVEL(name) name##_avx512
-#define TARGET DPFAST_TARGET_AVX512
-#define WIDTH 8
-typedef double vector8 __attribute__((vector_size(64), aligned(8), may_alias));
-typedef float floats8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
-#define VECTOR vector8
-#define WORDS words8
-#define FLOATS floats8
-#include "row_map_level.h"
-#endif
+#define DPFAST_LOOPS "row_map_level.h"
+#include "levels.h"
 
 int dpfast_map_rows(int level, const dpfast_row_map *map, const dpfast_table *table, ptrdiff_t start, ptrdiff_t stop,
                     const dpfast_map_scratch *scratch, double *out, ptrdiff_t out_stride)
@@ -172,17 +140,7 @@ int dpfast_map_rows(int level, const dpfast_row_map *map, const dpfast_table *ta
     for (double *to = out; start < stop; start += scratch->block_rows, to += scratch->block_rows * out_stride) {
         ptrdiff_t n_rows = stop - start < scratch->block_rows ? stop - start : scratch->block_rows;
         dpfast_table rows = staged_rows(table, map->n_columns, start, n_rows, scratch->staging);
-#if DPFAST_HAVE_X86_LEVELS
-        if (level == DPFAST_AVX512) {
-            all_finite &= map_block_avx512(map, &rows, n_rows, scratch, to, out_stride);
-            continue;
-        }
-        if (level == DPFAST_AVX2) {
-            all_finite &= map_block_avx2(map, &rows, n_rows, scratch, to, out_stride);
-            continue;
-        }
-#endif
-        all_finite &= map_block_baseline(map, &rows, n_rows, scratch, to, out_stride);
+        all_finite &= CALL(map_block, level, map, &rows, n_rows, scratch, to, out_stride);
     }
     return all_finite;
 }
@@ -203,17 +161,7 @@ int dpfast_map_coded_rows(int level, const dpfast_coded_map *map, const dpfast_t
             continue;
         }
         double factor = look_up(map, codes, start + r, row, scratch->slots);
-#if DPFAST_HAVE_X86_LEVELS
-        if (level == DPFAST_AVX512) {
-            add_looked_up_avx512(map, row, factor, scratch->slots, to);
-            continue;
-        }
-        if (level == DPFAST_AVX2) {
-            add_looked_up_avx2(map, row, factor, scratch->slots, to);
-            continue;
-        }
-#endif
-        add_looked_up_baseline(map, row, factor, scratch->slots, to);
+        CALL(add_looked_up, level, map, row, factor, scratch->slots, to);
     }
     return all_finite;
 }

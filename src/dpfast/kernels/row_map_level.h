@@ -267,11 +267,3 @@ static TARGET void LEVEL(add_looked_up)(const dpfast_coded_map *map, const doubl
 }
 
 #undef SELECTED
-
-/* Of this width alone: the next one has its own. */
-#undef LEVEL
-#undef TARGET
-#undef WIDTH
-#undef VECTOR
-#undef WORDS
-#undef FLOATS
