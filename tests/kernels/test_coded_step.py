@@ -6,9 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from reference import coded_steps as twin
+from reference.coded_steps import coded_rows
 
 from dpfast.kernels import coded_step, residual_step
-from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
+from dpfast.kernels.columns import CodeLayout, ColumnBlock
 from dpfast.statistics.residuals import Clip, ResidualStep, coded_tables
 from dpfast.statistics.rows import RowMap, centred
 
@@ -19,14 +20,6 @@ ONE_CATEGORY = CodeLayout(12, places=tuple(range(9)), firsts=(9,), levels=(3,))
 FOUR = CodeLayout(14, places=(0, 1), firsts=(2, 5, 8, 11), levels=(3, 3, 3, 3))
 LAYOUTS = {"mixed": MIXED, "codes alone": CODES_ALONE, "one category": ONE_CATEGORY, "four": FOUR}
 FIRST, LAST = -6, 40
-
-
-def rows_of(rng, layout, n=101):
-    """Numbers and codes, some of them no level, some rows beyond every bound."""
-    x = rng.normal(size=(n, len(layout.places))) * 10.0 ** rng.uniform(-3.0, 0.5, (n, 1))
-    x[3:5] = 1e300
-    codes = [rng.choice(np.array([*range(-2, most + 2), 2**31 - 1, -(2**31)]), n) for most in layout.levels]
-    return CodedBlock(x, codes, layout)
 
 
 def maps_of(rng, layout):
@@ -72,7 +65,7 @@ def twins(tables, block, y):
 @pytest.mark.parametrize("clip", [0.05, 40.0])
 def test_sums_and_sizes_are_those_of_the_plain_twin_at_every_vector_width(level, layout, clip):
     rng = np.random.default_rng(1)
-    block = rows_of(rng, layout)
+    block = coded_rows(rng, layout, 0.5)
     shapes, n_kept = ((0, 1, 14, math.inf, 1.0), (1, 2, 3, 30.0, 8.0), (1, 9, 1, math.inf, 1.0)), 0
     for (constant, n_outcomes, k, longest, finer), row_map in zip(shapes, maps_of(rng, layout), strict=True):
         step = step_of(rng, layout, row_map, constant, n_outcomes, k, longest=longest)
@@ -124,7 +117,7 @@ def test_sums_and_sizes_are_those_of_the_plain_twin_at_every_vector_width(level,
 def test_no_part_is_beyond_its_limit_in_exact_arithmetic(layout, cancels):
     """Nor is a squared norm of p above what it is taken for, where nearly all of its terms cancel too."""
     rng = np.random.default_rng(2)
-    block = rows_of(rng, layout, 60)
+    block = coded_rows(rng, layout, 0.5, 60)
     for row_map in maps_of(rng, layout)[::2]:
         step = step_of(rng, layout, row_map, n_outcomes=2)
         if cancels:
@@ -155,7 +148,7 @@ def test_rows_beyond_the_limit_are_left_out_whatever_they_are_scaled_onto():
     step = step_of(rng, MIXED, maps_of(rng, MIXED)[0])
     held, tables = Clip(0.3, step.shape), coded_tables(step, MIXED).pairs
     unit, onto_clip, limit, clip = limits_of(held, tables)
-    block, y, out = rows_of(rng, MIXED, 200), rng.uniform(-3.0, 3.0, (200, 1)), np.empty(200, np.uint8)
+    block, y, out = coded_rows(rng, MIXED, 0.5, 200), rng.uniform(-3.0, 3.0, (200, 1)), np.empty(200, np.uint8)
     found = twins(tables, block, y)
     # With a slack as large as the norms, rows count as so much longer.
     for wrong, wider in ((2.0, tables), (1.0, tables._replace(slack=1e3))):
@@ -187,7 +180,7 @@ def test_sums_by_slot_are_exact_until_they_are_full_and_then_refuse_rows():
     tables = coded_tables(step, CODES_ALONE).pairs
     sums = sums_of(step, Clip(0.5, step.shape), tables)
     assert sums.room == 2**28
-    block, y, out = rows_of(rng, CODES_ALONE, 300), rng.normal(size=(300, 1)), np.empty(300, np.uint8)
+    block, y, out = coded_rows(rng, CODES_ALONE, 0.5, 300), rng.normal(size=(300, 1)), np.empty(300, np.uint8)
     assert sums.add(block.numbers, block.codes, y, 0, 300, out) == residual_step.ADDED
     assert sums.room == 2**28 - 300
     sums.take()
@@ -217,7 +210,7 @@ def test_rows_may_lie_anyhow_in_memory(dtype):
     rng = np.random.default_rng(4)
     step = step_of(rng, MIXED, maps_of(rng, MIXED)[0], n_outcomes=2)
     tables = coded_tables(step, MIXED).pairs
-    block, y = rows_of(rng, MIXED, 300), rng.normal(size=(300, 2)).astype(dtype)
+    block, y = coded_rows(rng, MIXED, 0.5, 300), rng.normal(size=(300, 2)).astype(dtype)
     numbers = np.clip(block.numbers, -9.0, 9.0).astype(dtype)
     wide = np.zeros((600, 7), dtype)
     wide[::2, ::2][:, :3] = numbers
@@ -233,7 +226,11 @@ def test_rows_that_do_not_fit_or_are_not_finite_are_refused():
     rng = np.random.default_rng(5)
     step = step_of(rng, MIXED, maps_of(rng, MIXED)[0])
     tables = coded_tables(step, MIXED).pairs
-    sums, block, y = sums_of(step, Clip(0.5, step.shape), tables), rows_of(rng, MIXED), rng.normal(size=(101, 1))
+    sums, block, y = (
+        sums_of(step, Clip(0.5, step.shape), tables),
+        coded_rows(rng, MIXED, 0.5),
+        rng.normal(size=(101, 1)),
+    )
     out = np.empty(10, np.uint8)
     with pytest.raises(IndexError):
         sums.add(block.numbers, block.codes, y, 95, 105, out)

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from reference.coded_steps import coded_rows
 from reference.residuals import coded_part, exponential, person_part
 from reference.rows import ARRAYS
 
 from dpfast.io.people import people
 from dpfast.kernels import residual_step
-from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
+from dpfast.kernels.columns import CodeLayout, ColumnBlock
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, ResidualStep, ThreadSizes, ThreadSums, coded_tables
 from dpfast.statistics.rows import RowMap, centred
@@ -316,14 +317,6 @@ def begin_coded(thread, tables):
     thread.kernel.begin_coded(CodedMapKernel(*tables, **options))
 
 
-def coded_rows(rng, layout, n=101):
-    """Numbers and codes, some of them no level, and rows beyond every bound."""
-    x = rng.normal(size=(n, len(layout.places))) * 10.0 ** rng.uniform(-3.0, 2.0, (n, 1))
-    x[3:5] = 1e300
-    codes = [rng.choice(np.array([*range(-2, most + 2), 2**31 - 1, -(2**31)]), n) for most in layout.levels]
-    return CodedBlock(x, codes, layout)
-
-
 def maps_of(rng, layout):
     """Boxes that leave indicators alone or clip them, with and without a norm and a centre."""
     d = layout.n_columns
@@ -338,7 +331,7 @@ def maps_of(rng, layout):
 @pytest.mark.parametrize("options", [{}, {"longest": 1.5}, {"link": "softmax", "longest": 0.7}, {"link": "huber"}])
 def test_rows_with_codes_are_those_of_their_plain_twin_at_every_vector_width(level, layout, options):
     rng = np.random.default_rng(11)
-    block, d = coded_rows(rng, layout), layout.n_columns
+    block, d = coded_rows(rng, layout, 2.0), layout.n_columns
     shapes = (0, 1, 14), (1, 2, 3), (1, 9, 1), (0, 1, 40)
     for (constant, outcomes, k), row_map in zip(shapes, maps_of(rng, layout), strict=True):
         theta, whitening = rng.normal(size=(d + constant, outcomes)), rng.normal(size=(k, d + constant))
@@ -366,7 +359,7 @@ def test_integers_of_rows_with_codes_are_held_to_their_bound_whatever_the_tables
     rng = np.random.default_rng(12)
     step = ResidualStep(rng.normal(size=(13, 2)), maps_of(rng, MIXED)[1], RowMap(bound=3.0), rng.normal(size=(13, 13)))
     held, y = Clip(0.8, step.shape), 100.0 * rng.normal(size=(101, 2))
-    block, tables = coded_rows(rng, MIXED), products_of(step, MIXED)
+    block, tables = coded_rows(rng, MIXED, 2.0), products_of(step, MIXED)
     for _ in range(3):
         wild = {name: 10.0 ** rng.uniform(0, 9) * rng.normal(size=np.shape(getattr(tables, name))) for name in WEIGHTS}
         kernel = ThreadSums(step, held).kernel
@@ -384,7 +377,7 @@ WEIGHTS = ("of_numbers", "of_slots", "absent", "constant")
 def test_rows_with_codes_that_do_not_fit_are_refused():
     rng = np.random.default_rng(13)
     step = ResidualStep(rng.normal(size=(13, 1)), RowMap(bound=2.0), RowMap(bound=3.0), rng.normal(size=(2, 13)))
-    block, y, thread = coded_rows(rng, MIXED), rng.normal(size=(101, 1)), ThreadSums(step, Clip(0.8, step.shape))
+    block, y, thread = coded_rows(rng, MIXED, 2.0), rng.normal(size=(101, 1)), ThreadSums(step, Clip(0.8, step.shape))
     begin_coded(thread, products_of(step, MIXED))
     kernel = thread.kernel
     with pytest.raises(IndexError):

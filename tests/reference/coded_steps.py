@@ -6,6 +6,10 @@ import math
 from fractions import Fraction
 from itertools import combinations
 
+import numpy as np
+
+from dpfast.kernels.columns import CodedBlock
+
 _SMALLEST_SQUARE = 2.0**-960
 
 
@@ -97,3 +101,11 @@ def _squared_norm(tables, x, slots):
             products += float(tables.products[j, i]) * x[i]
         total += unit * products
     return total
+
+
+def coded_rows(rng, layout, largest, n=101):
+    """Numbers and codes, some of them no level, and rows beyond every bound; sizes end at a power of ten."""
+    x = rng.normal(size=(n, len(layout.places))) * 10.0 ** rng.uniform(-3.0, largest, (n, 1))
+    x[3:5] = 1e300
+    codes = [rng.choice(np.array([*range(-2, most + 2), 2**31 - 1, -(2**31)]), n) for most in layout.levels]
+    return CodedBlock(x, codes, layout)
