@@ -209,6 +209,7 @@ def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
 @pytest.mark.slow
 def test_the_recipes_of_the_page_build_its_example(tmp_path):
     """By setuptools and by meson, from the page alone."""
+    pytest.importorskip("Cython")
     page = Path(__file__).parents[2] / "docs" / "api" / "kernels.md"
     blocks = dict(re.findall(r"^```(cython|py|meson)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
     for module, tool in (("setuptools", "setup.py"), ("mesonbuild", "meson.build")):
