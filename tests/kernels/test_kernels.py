@@ -37,87 +37,12 @@ LEFT_OUT = {
     "support_scores",
 }
 
-OUTSIDE = '''# cython: language_level=3
-"""A kernel outside of dpfast, on dpfast's."""
-
-import numpy as np
-from libc.math cimport log
-from libc.stdint cimport int64_t
-
-from dpfast.kernels.blas cimport add_gemm_transposed, add_syrk_upper
-from dpfast.kernels.gram cimport GramSums, GramTotals, describe_table, dpfast_table
-from dpfast.kernels.inverse_squares cimport sum_of
-from dpfast.kernels.limbs cimport limbs_to_double
-from dpfast.kernels.normal cimport gaussian_delta, solve_epsilon, solve_mu
-from dpfast.kernels.projections cimport project_one
-from dpfast.kernels.row_maps cimport CodedMapKernel, RowMapKernel
-from dpfast.kernels.secular cimport dpfast_quadratics, quadratics_workspace, solve_range
+PAGE = Path(__file__).parents[2] / "docs" / "api" / "kernels.md"
 
 
-def products(const double[:, ::1] a, const double[:, ::1] b):
-    out = np.zeros((a.shape[1], a.shape[1])), np.zeros((a.shape[1], b.shape[1]))
-    cdef double[:, ::1] square = out[0], cross = out[1]
-    with nogil:
-        add_syrk_upper(&a[0, 0], a.shape[0], a.shape[1], a.shape[1], 0.0, &square[0, 0], a.shape[1])
-        add_gemm_transposed(&a[0, 0], a.shape[0], a.shape[1], a.shape[1], &b[0, 0], b.shape[1], b.shape[1], 0.0,
-                            &cross[0, 0], b.shape[1])
-    return out
-
-
-def summed(GramSums sums, GramTotals totals, rows):
-    cdef dpfast_table table = describe_table(rows, None)
-    cdef int status = 0
-    cdef Py_ssize_t i, n = len(rows)
-    with nogil:
-        for i in range(n):
-            status |= sums.add_rows(&table, &table, i, i + 1)
-    totals.take([sums])
-    return status
-
-
-def mapped(RowMapKernel row_map, rows):
-    cdef dpfast_table table = describe_table(rows, None)
-    out = np.empty((len(rows), row_map.n_features))
-    cdef double[:, ::1] to = out
-    cdef double[::1] room = np.empty(row_map.workspace())
-    cdef Py_ssize_t i
-    with nogil:
-        for i in range(to.shape[0]):
-            row_map.map_table(&table, i, i + 1, &room[0], &to[i, 0], to.shape[1])
-    return out
-
-
-def scalars(double scale, double epsilon, double delta):
-    return gaussian_delta(scale, epsilon, 1.0), solve_mu(epsilon, log(delta)), solve_epsilon(scale, 1.0, log(delta))
-
-
-def as_double(int64_t high, unsigned long long low):
-    return limbs_to_double(high, low)
-
-
-def inverse_squares(const double[::1] weights, const double[::1] counts, double k):
-    return sum_of(&weights[0], &counts[0], weights.shape[0], k)
-
-
-def onto_l1_ball(const double[::1] y, double radius):
-    x = np.empty(y.shape[0])
-    cdef double[::1] out = x, kept = np.empty(y.shape[0])
-    project_one(&y[0], y.shape[0], radius, &kept[0], &out[0])
-    return x
-
-
-def on_sphere(const double[::1] eigenvalues, const double[::1] coefficients, double radius):
-    x = np.empty(eigenvalues.shape[0])
-    cdef double[::1] out = x, room = np.empty(quadratics_workspace(eigenvalues.shape[0]))
-    cdef double multiplier
-    cdef dpfast_quadratics problem
-    problem.n_terms, problem.sphere = eigenvalues.shape[0], True
-    problem.eigenvalues, problem.coefficients, problem.radii = &eigenvalues[0], &coefficients[0], &radius
-    problem.eigenvalue_stride = problem.coefficient_stride = problem.radius_stride = 0
-    problem.solutions, problem.multipliers, problem.evaluations = &out[0], &multiplier, NULL
-    solve_range(&problem, 0, 1, &room[0], -1)
-    return x
-'''
+def blocks_of(language):
+    """The page's blocks of code in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def declared(name):
@@ -152,7 +77,7 @@ def outside(tmp_path_factory):
     pytest.importorskip("Cython")
     folder = tmp_path_factory.mktemp("outside")
     source = folder / "outside.pyx"
-    source.write_text(OUTSIDE)
+    source.write_text("\n".join(blocks_of("cython")))
     # Where an installed package is found by itself, one that is installed for editing is not.
     subprocess.run([sys.executable, "-m", "cython", "-3", f"-I{FOLDER.parents[1]}", source], check=True)
     library = folder / f"outside{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -167,8 +92,8 @@ def outside(tmp_path_factory):
 @pytest.mark.slow
 def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
     for name in FOR_OTHERS:
-        assert f"from dpfast.kernels.{name} cimport" in OUTSIDE
-        assert declared(name) <= set(re.findall(r"\w+", OUTSIDE)), name
+        examples = [block for block in blocks_of("cython") if f"from dpfast.kernels.{name} cimport" in block]
+        assert declared(name) <= set(re.findall(r"\w+", "".join(examples))), name
 
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))
@@ -176,15 +101,12 @@ def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
     np.testing.assert_allclose(square, np.triu(a.T @ a), rtol=1e-12)
     np.testing.assert_allclose(cross, a.T @ b, rtol=1e-12)
 
-    from dpfast.kernels.gram import GramSums, GramTotals
     from dpfast.kernels.row_maps import RowMapKernel
 
-    tables = statistics.GramAccumulator(4, 0, bound_x=2.0)._tables()
-    sums = GramSums(*tables, block_rows=8, use_blas=False, with_sums=False)
-    totals = GramTotals(4, 0, tables[0][3])
-    assert outside.summed(sums, totals, a) == 0
-    exact = statistics.gram(a, bound_x=2.0).exact_xx
-    high, low = totals.symmetric()
+    sums = statistics.gram(a, bound_x=2.0)
+    exact = sums.exact_xx
+    status, (high, low) = outside.gram(a, 2.0, sums.grid.exponent_x)
+    assert status == 0
     assert np.array_equal(high, exact.high)
     assert np.array_equal(low, exact.low)
     assert outside.as_double(int(high[0, 0]), int(low[0, 0])) == float((int(high[0, 0]) << 64) + int(low[0, 0]))
@@ -210,14 +132,13 @@ def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
 def test_the_recipes_of_the_page_build_its_example(tmp_path):
     """By setuptools and by meson, from the page alone."""
     pytest.importorskip("Cython")
-    page = Path(__file__).parents[2] / "docs" / "api" / "kernels.md"
-    blocks = dict(re.findall(r"^```(cython|py|meson)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
     for module, tool in (("setuptools", "setup.py"), ("mesonbuild", "meson.build")):
         pytest.importorskip(module)
         folder = tmp_path / module
         folder.mkdir()
-        (folder / "smallest.pyx").write_text(blocks["cython"])
-        (folder / tool).write_text(blocks["py" if tool == "setup.py" else "meson"])
+        (folder / "smallest.pyx").write_text("\n".join(blocks_of("cython")))
+        (recipe,) = blocks_of("py" if tool == "setup.py" else "meson")
+        (folder / tool).write_text(recipe)
         # Its tools beside this Python, and this dpfast.
         paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(FOLDER.parents[1])}
         lines = [["setup.py", "-q", "build_ext", "--inplace"]]
@@ -230,4 +151,3 @@ def test_the_recipes_of_the_page_build_its_example(tmp_path):
         built = module_from_spec(spec)
         spec.loader.exec_module(built)
         np.testing.assert_allclose(built.onto_l1_ball(np.array([3.0, -4.0]), 2.0), [0.5, -1.5])
-        assert built.delta(1.0, 1.0) == pytest.approx(privacy.gaussian_delta(1.0, 1.0))
