@@ -7,12 +7,17 @@
 Rivals are given what they do not pay for: the setting, of a grid, with the least mean error on the very table, chosen
 after the fact. What they release has the noise that its guarantee asks for. Neighbours are add/remove, as in the
 rivals' papers; ours has its defaults, and no setting. Errors are mean squares of differences from the predictions of
-least squares (of plain matching pursuit, where features are chosen), over the mean square of outcomes.
+least squares (of plain matching pursuit, where features are chosen), over the variance of the outcomes. Regressions
+have an intercept: to rivals a column of ones is given.
 
 - *Averaged descent*: gradients clipped row by row, noise of mu/sqrt(steps), the mean of the second half of the
   iterates (Abadi and others 2016; Shamir and Zhang 2013).
 - *Boosted AdaSSP*: X'X and its least eigenvalue once, then X' clip(residuals) again and again, each solved with the
   same ridge (Tang and others 2023, "Improved differentially private regression via gradient boosting", Algorithm 1).
+- *AdaSSP*: X'X, its least eigenvalue and X'y, once, and the ridge that those ask for (Wang 2018).
+- *Constant*: the mean of the outcomes, released for the whole budget.
+- *Oracle*: **not private**. X'X is known exactly, and the scores of whitened rows at least squares, clipped by the best
+  of a grid, are released in one step for the whole budget: what nobody can know of a table is given away.
 - *TukeyEM*: least squares on disjoint parts, and the exponential mechanism for their approximate Tukey depth, behind a
   test of whether that is private (Amin, Joseph, Ribero and Vassilvitskii 2023, "Easy differentially private linear
   regression", Algorithms 1 and 2), with the Laplace noise that the test needs: 2/epsilon (their code draws epsilon/2:
@@ -61,18 +66,52 @@ def _scaled(columns: np.ndarray) -> np.ndarray:
     return (2.0 * columns - low - high) / np.where(high > low, high - low, 1.0)
 
 
+def _levels(shares: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Indicators of a category, the first level dropped."""
+    drawn = rng.choice(len(shares), n, p=shares / shares.sum())
+    return (drawn[:, None] == np.arange(1, len(shares))).astype(float)
+
+
+def _drawn(rng: np.random.Generator, x: np.ndarray, noise: float, name: str, shape: Any = None) -> Table:
+    """A table whose outcomes are linear, of the given noise over signal; `shape` turns them, if they are skewed."""
+    signal = x @ (rng.normal(size=x.shape[1]) / np.maximum(x.std(axis=0), 1e-9))
+    signal = (signal - signal.mean()) / signal.std()
+    y = signal + noise * rng.normal(size=len(x))
+    return Table(f"{name}, {len(x):,} x {x.shape[1]}", _scaled(x), _scaled(y if shape is None else shape(y)))
+
+
 def tables(quick: bool) -> Iterator[Table]:
-    """Yield drawn tables, and those that scikit-learn carries."""
+    """Yield drawn tables and those that scikit-learn carries: few people, near collinear, rare levels, skewed."""
     rng = np.random.default_rng(0)
-    for n, d in ((2_000, 5),) if quick else ((2_000, 5), (20_000, 20)):
-        x = rng.uniform(-1.0, 1.0, (n, d))
-        y = x @ rng.normal(size=d) / math.sqrt(d) + 0.2 * rng.normal(size=n)
-        yield Table(f"drawn, {n:,} x {d}", x, np.clip(y, -1.0, 1.0))
+    yield _drawn(rng, rng.uniform(-1.0, 1.0, (2_000, 5)), 0.5, "independent")
     if quick:
         return
-    for name, load in {"diabetes": datasets.load_diabetes, "breast cancer": datasets.load_breast_cancer}.items():
+    for name, load in {
+        "diabetes": datasets.load_diabetes,
+        "breast cancer": datasets.load_breast_cancer,
+        "wine": datasets.load_wine,
+    }.items():
         x, y = load(return_X_y=True)
         yield Table(f"{name}, {len(x):,} x {x.shape[1]}", _scaled(x), _scaled(np.asarray(y, float)))
+    x, y = datasets.load_digits(return_X_y=True)
+    yield Table(f"digits, even or odd, {len(x):,} x 64", _scaled(x), 2.0 * (y % 2) - 1.0)
+    common = rng.normal(size=(800, 1))
+    yield _drawn(rng, 3.0 * common + rng.normal(size=(800, 8)), 1.0, "correlated")
+    yield _drawn(rng, rng.normal(size=(1_200, 6)), 1.0, "costs", lambda y: np.minimum(np.exp(y), 20.0))
+    x = rng.uniform(-1.0, 1.0, 5_000)
+    yield _drawn(rng, x[:, None] ** np.arange(1, 7), 0.5, "powers")
+    turned = linalg.qr(rng.normal(size=(20, 20)))[0]
+    steep = rng.normal(size=(20_000, 20)) * np.geomspace(1.0, 0.03, 20) @ turned
+    yield _drawn(rng, steep, 0.5, "steep spectrum")
+    x = np.column_stack([rng.normal(size=(3_000, 3)), _levels(1.0 / np.arange(1, 13), 3_000, rng)])
+    yield _drawn(rng, x, 1.0, "twelve levels")
+    x = (rng.random((8_000, 8)) < np.geomspace(0.005, 0.5, 8)).astype(float)
+    yield _drawn(rng, x, 1.0, "indicators of .5 to 50%")
+    x = np.column_stack([_levels(1.0 / np.arange(1, 21), 20_000, rng) for _ in range(2)])
+    yield _drawn(rng, x, 2.0, "two of twenty levels")
+    yield _drawn(rng, rng.normal(size=(5_000, 5)), 1.0, "many zeros", lambda y: np.clip(y - 1.0, 0.0, 4.0))
+    yield _drawn(rng, rng.gamma(0.5, size=(20_000, 10)), 1.0, "skewed features")
+    yield _drawn(rng, rng.uniform(-1.0, 1.0, (20_000, 20)), 0.5, "independent")
 
 
 def sparse_tables(quick: bool) -> Iterator[Table]:
@@ -277,11 +316,51 @@ def hindsight_settings(table: Table, quick: bool) -> Iterator[Any]:
     yield from ((0.5, 0.3, 0.4),) if quick else itertools.product((0.3, 0.5, 0.7), (0.2, 0.4), (0.3, 0.4, 0.6))
 
 
+def adassp(table: Table, epsilon: float, setting: Any, rng: np.random.Generator) -> np.ndarray:
+    """AdaSSP for the whole budget, with outcomes held to `setting`."""
+    return _adassp(table, gaussian_mu(epsilon, DELTA), setting, rng)
+
+
+def adassp_settings(table: Table, quick: bool) -> Iterator[Any]:
+    quantiles = (1.0,) if quick else (0.8, 0.95, 1.0)
+    yield from (float(np.quantile(np.abs(table.y), q)) for q in quantiles)
+
+
+def constant(table: Table, epsilon: float, setting: Any, rng: np.random.Generator) -> np.ndarray:
+    """The mean alone: the last column is the constant."""
+    theta = np.zeros(table.x.shape[1])
+    theta[-1] = table.y.mean() + rng.normal() / (len(table.y) * gaussian_mu(epsilon, DELTA))
+    return theta
+
+
+def oracle(table: Table, epsilon: float, setting: Any, rng: np.random.Generator) -> np.ndarray:
+    """One step from the exact least squares, where the rest of the scores is 0: noise, and the bias of the clip."""
+    x, y = table.x, table.y
+    best = linalg.lstsq(x, y)[0]
+    values, vectors = linalg.eigh(x.T @ x / len(x))
+    kept = values > 1e-9 * values[-1]
+    whiten = vectors[:, kept] / np.sqrt(values[kept])
+    rows = x @ whiten
+    scores = rows * (y - x @ best)[:, None]
+    sizes = np.linalg.norm(scores, axis=1)
+    clip = float(np.quantile(sizes, setting))
+    total = (scores * np.minimum(1.0, clip / np.maximum(sizes, 1e-300))[:, None]).mean(axis=0)
+    noise = clip / (len(x) * gaussian_mu(epsilon, DELTA)) * rng.normal(size=rows.shape[1])
+    return best + whiten @ (total + noise)
+
+
+def oracle_settings(table: Table, quick: bool) -> Iterator[Any]:
+    yield from (0.9,) if quick else (0.5, 0.8, 0.95, 0.99)
+
+
 RIVALS: dict[str, dict[str, tuple[Run, Callable[[Table, bool], Iterator[Any]]]]] = {
     "regression": {
         "averaged descent": (descent, descent_settings),
         "boosted AdaSSP": (boosted, boosted_settings),
+        "AdaSSP": (adassp, adassp_settings),
         "TukeyEM": (tukey, tukey_settings),
+        "constant": (constant, lambda table, quick: iter([()])),
+        "oracle": (oracle, oracle_settings),
     },
     "sparse": {
         "top features": (top_features, top_settings),
@@ -291,21 +370,23 @@ RIVALS: dict[str, dict[str, tuple[Run, Callable[[Table, bool], Iterator[Any]]]]]
 
 
 def ours(part: str, table: Table, epsilon: float) -> np.ndarray:
-    """Return coefficients of one fit of ours."""
+    """Return coefficients of one fit of ours, in a regression that of the constant last."""
     given: dict[str, Any] = {"bound_y": 1.0, "adjacency": "add_remove"}
     if part == "sparse":
         return SparseRegression(epsilon, DELTA, n_nonzero=table.size, **given).fit(table.x, table.y).coef_
-    bound = math.sqrt(table.x.shape[1])
-    return MultiOutcomeRidge(epsilon, DELTA, bound_x=bound, **given).fit(table.x, table.y).coef_.ravel()
+    fitted = MultiOutcomeRidge(epsilon, DELTA, box_x=(-1.0, 1.0), **given).fit(table.x[:, :-1], table.y)
+    return np.append(fitted.coef_.ravel(), fitted.intercept_)
 
 
 def errors(table: Table, best: np.ndarray, fits: list[np.ndarray]) -> np.ndarray:
     gaps = np.array([table.x @ (theta - best) for theta in fits])
-    return np.mean(gaps**2, axis=1) / np.mean(table.y**2)
+    return np.mean(gaps**2, axis=1) / table.y.var()
 
 
 def compared(part: str, table: Table, epsilon: float, repeats: int, quick: bool) -> Iterator[dict[str, Any]]:
     """Yield a line a rival, each at its best setting; of which predicting zero is one."""
+    if part == "regression":
+        table = table._replace(x=np.column_stack([table.x, np.ones(len(table.x))]))
     x, y = table.x, table.y
     best = _pursued(x, y, table.size) if part == "sparse" else linalg.lstsq(x, y)[0]
     own = errors(table, best, [ours(part, table, epsilon) for _ in range(repeats)])

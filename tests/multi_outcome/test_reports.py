@@ -99,7 +99,7 @@ def test_the_clip_of_the_last_residuals_is_undone():
 
 
 def test_few_people_have_a_residual_variance_too():
-    x, y, _ = table(100)
+    x, y, _ = table(400)
     model = ridge(adjacency="add_remove").fit(x, y)
     assert np.all(model.residual_std_ > 0.0)
     level = ridge(fit_intercept=True).fit(x[:20], y[:20])

@@ -33,7 +33,8 @@ MAX_ROWS, BOUND_Y, OUTCOMES = 3, 3.0, 2
 PATHS = {
     "X'X is resolved": RESOLVED,
     "X'X is not": Size(600, 60, "residuals, step 1"),
-    "people are few": Size(40, 3, "mean of outcomes"),
+    "people are few": Size(240, 3, "mean size of residuals"),
+    "people are fewest": Size(40, 3, "mean of outcomes"),
 }
 
 
@@ -189,11 +190,11 @@ def test_sizes_of_tables_lead_to_stages_of_their_own(path):
     assert len(set(names)) == len(names)  # so that seeded noise differs
     known = {size.known_by for size in PATHS.values()} & set(names)
     assert PATHS[path].known_by in known
-    assert known <= {PATHS[path].known_by, "residuals, step 1"}
+    assert known <= {PATHS[path].known_by, "residuals, step 1", "mean of outcomes"}
     fitted = release(fit.mechanism, fit.statistic, noise.resolve_source(0), "fit")
     found = fit.mechanism.solve(fitted)
-    assert found.n_steps == (0 if path == "people are few" else 2)
-    if path == "people are few":
+    assert found.n_steps == (0 if path == "people are fewest" else 2)
+    if path == "people are fewest":
         np.testing.assert_array_equal(found.solution.coef, 0.0)
         assert np.all(np.isnan(found.solution.coef_std))
         assert np.all(np.abs(found.solution.intercept) <= BOUND_Y)
@@ -295,7 +296,7 @@ def test_a_lucky_count_of_few_people_does_not_shorten_their_rows_to_nothing():
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
-@pytest.mark.parametrize("size", [Size(40, 1, ""), Size(40, 2, "")])
+@pytest.mark.parametrize("size", [Size(330, 1, ""), Size(330, 2, "")])
 def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
     """Of one or two features, all that is released of X'X is negative as often as not."""
     x, y = table(size)
@@ -303,7 +304,7 @@ def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
         one = MultiOutcomeRidge(
             1.0, delta, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=seed, fit_intercept=False
         )
-        fitted = one.fit(0.01 * x, y)
+        fitted = one.fit(0.001 * x, y)
         assert np.all(np.isfinite(fitted.coef_))
         assert np.all(np.isfinite(fitted.coef_std_)) or np.all(np.isnan(fitted.coef_std_))
 
@@ -311,8 +312,8 @@ def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
 def test_nothing_is_said_of_coefficients_where_moments_are_not_told_from_their_noise():
     """How far descent came is not known then: no limits, no p-values, and no word of noise alone."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 8)) * 0.6 + 0.8 * rng.normal(size=(300, 1))
-    y = x @ [0.4, -0.4, 0.2, 0.0, 0.0, 0.0, 0.0, 0.1] + rng.normal(size=300)
+    x = rng.normal(size=(350, 8)) * 0.6 + 0.8 * rng.normal(size=(350, 1))
+    y = x @ [0.4, -0.4, 0.2, 0.0, 0.0, 0.0, 0.0, 0.1] + rng.normal(size=350)
     unknown = 0
     for seed in range(12):
         one = MultiOutcomeRidge(1.0, 1e-6, bound_x=8.0, bound_y=4.0, fit_intercept=True, random_state=seed).fit(x, y)
@@ -327,12 +328,75 @@ def test_nothing_is_said_of_coefficients_where_moments_are_not_told_from_their_n
 
 def test_few_people_get_a_mean_with_all_that_there_is():
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=True, random_state=0)
-    few = one.fit(*table(PATHS["people are few"]))
+    few = one.fit(*table(PATHS["people are fewest"]))
     assert few.n_steps_ == 0
     assert [one.name.partition(": ")[2] for one in few.releases_] == ["mean of outcomes"]
     assert compose_mu([one.mu for one in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
     many = one.fit(*table())
     assert many.n_steps_ > 0
+
+
+@pytest.mark.parametrize(("refine", "steps"), [("auto", 6), (4, 4)])
+def test_a_few_more_get_steps_and_no_moments(refine, steps):
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=refine, random_state=0)
+    few = one.fit(*table(PATHS["people are few"]))
+    assert few.n_steps_ == steps
+    assert [one.name.partition(": ")[2] for one in few.releases_] == [
+        "mean of outcomes",
+        "mean size of residuals",
+        *(f"residuals, step {1 + number}" for number in range(steps)),
+    ]
+    assert compose_mu([one.mu for one in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
+    # What is known of the noise is not enough for limits.
+    assert np.all(np.isnan(few.coef_std_))
+    assert few.residual_std_ is None
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("options", ["plain", "intercept", "people", "people, intercept"])
+def test_the_mean_size_of_residuals_is_moved_by_half_its_range_and_no_further(options, adjacency):
+    """By people without residuals, and by those with the longest rows and outcomes off by their bound."""
+    several = options.startswith("people")
+    size = Size(130 if adjacency == "add_remove" else 240, 3, "")
+    fit = staged(options, size._replace(n_rows=size.n_rows * (2 if several else 1)), adjacency=adjacency)
+    # A number of people that is released may be of many.
+    query = next(one for seed in range(20) for one in asked(fit, seed) if one.name == "mean size of residuals")
+    step = query.statistic.keywords["step"]
+    rows = MAX_ROWS if several else 1
+    far = np.tile(np.full((1, 3), 9.0), (rows, 1))
+    level = step.theta[-1]
+    none = np.zeros((rows, 3)), np.tile(level, (rows, 1))
+    away = far, np.tile(-np.sign(level + (level == 0.0)) * 1e3, (rows, 1))
+    parts = [part_of(query, *one, several) for one in (none, away)]
+    assert moved(query, parts) == pytest.approx(1.0, abs=1e-9)
+    assert (
+        moved(
+            query,
+            [
+                *parts,
+                *(part_of(query, *one, several) for one in people_at_random(np.random.default_rng(3), 3, several)),
+            ],
+        )
+        <= 1.0 + 1e-9
+    )
+
+
+def test_few_people_lose_what_is_planned_and_never_to_a_constant():
+    """Of tables of their own kinds, with outcomes well within their bound and far off its middle."""
+    rng, ratios = np.random.default_rng(5), []
+    for d, scale, level in ((2, 0.3, 0.0), (6, 0.3, 0.4), (12, 0.1, -0.6)):
+        x = rng.uniform(-1.0, 1.0, (300, d))
+        signal = x @ rng.normal(size=d) / math.sqrt(d)
+        y = scale * (signal + 0.3 * rng.normal(size=300)) + level
+        off = []
+        for seed in range(10):
+            one = MultiOutcomeRidge(1.0, 1e-6, box_x=(-1.0, 1.0), bound_y=1.0, random_state=seed).fit(x, y)
+            assert one.n_steps_ == 6
+            off.append(np.mean((one.predict(x).ravel() - scale * signal - level) ** 2))
+        ratios.append(np.mean(off) / (scale * signal).var())
+    assert max(ratios) < 0.9
+    planned = MultiOutcomeRidge.plan(300, 6, 1, epsilon=1.0, delta=1e-6, box_x=(-1.0, 1.0), bound_y=1.0)
+    assert 0.5 < np.mean(ratios) / (planned.expected_error / 0.6) < 2.0
 
 
 def test_a_table_that_can_be_read_only_once_gets_no_steps():

@@ -483,3 +483,19 @@ def test_squares_that_are_all_clipped_have_a_factor_still():
         found = descent.unclipped(np.array(squares), 100.0, 1.0)
         assert 1.0 - 1e-9 <= found.square < 100.0
         assert 1.0 - 1e-9 <= found.error < 100.0
+
+
+def test_steps_of_few_people_are_short_enough_for_rows_in_one_direction():
+    """At most twice what a row of the mean square bears; and as long however they are asked for."""
+    x = np.tile([[3.0, 4.0]], (20, 1))
+    for most, asked in ((40, None), (3, None), (40, 3), (40, 5)):
+        how = descent.few_steps(2, 20.0 * 12.5, most=most, asked=asked)
+        y = x @ np.array([[1.0], [-0.5]])
+        position = Position.start(np.zeros((2, 1)))
+        for _ in range(how.n_steps):
+            position = descent.stepped(position, how, x.T @ (y - x @ position.theta), 0.5)
+            assert np.abs(y - x @ position.theta).max() <= np.abs(y).max() * (1.0 + 1e-12)
+        told = descent.last_of(position, how)
+        np.testing.assert_array_equal(told.theta, position.theta)
+        np.testing.assert_allclose(told.covariance, how.n_steps * 0.25 * how.size @ how.size)
+    assert descent.few_steps(2, 9.0, asked=2).size[0, 0] == descent.few_steps(2, 9.0, most=3, asked=2).size[0, 0]

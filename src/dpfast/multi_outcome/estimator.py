@@ -98,11 +98,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         enough for it, twice. Then every step releases the rows times their residuals. Noise is then in proportion to
         the data and not to the declared bounds, which may be far too large. Each step reads the table again. "auto"
         takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query, by
-        an engine or through `dpfast.io.Columns`. With an intercept and few people the mean of outcomes is released
-        alone, and coefficients are 0. With "auto" there are none if `delta` is 0, and for "projection", "independent",
-        `n_subsample`, "paper" and `fit_gram`: these have no steps. There are none either if the table cannot be read
-        again. Such tables are iterators and, if people own several rows, also files, streams and frames not held as one
-        array.
+        an engine or through `dpfast.io.Columns`. Few people get six steps and no X'X, so that limits are NaN. With an
+        intercept and fewer people the mean of outcomes is released alone, and coefficients are 0. With "auto" there are
+        none if `delta` is 0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no
+        steps. There are none either if the table cannot be read again. Such tables are iterators and, if people own
+        several rows, also files, streams and frames not held as one array.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         The choice "gaussian" releases X'X once for all outcomes. The choice "projection" further moves the noisy X'Y to
         the nearest matrix of rows within `bound_x` with the public labels Y. This lowers the error if outcomes are
@@ -160,9 +160,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         is taken as fixed). It leaves out sampling error, also of `n_subsample`.
     residual_std_ : ndarray of shape (n_outcomes,) or None
         Standard deviation of the outcomes about their linear function of the features. It is known if a fit with
-        residual steps released it, for rows of one person each; None otherwise. Where long residuals are clipped, it is
-        that of a normal law with these clipped residuals. For weighted rows it is no less than their weighted one,
-        where there is an intercept.
+        residual steps released it, for rows of one person each; None otherwise, also of few people. Where long
+        residuals are clipped, it is that of a normal law with these clipped residuals. For weighted rows it is no less
+        than their weighted one, where there is an intercept.
     ridge_ : float
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int

@@ -3,7 +3,8 @@
 The releases of one fit share one joint budget (`dpfast.privacy.parts_of`; `solvers.averaged_descent.Schedule` has the
 shares), in this order:
 
-1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome follows.
+1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome, the mean logarithm of
+   residuals' sizes and a few steps follow, in coordinates as declared; if fewer, the mean outcome alone.
 2. *Means* of rows and outcomes, if there is an intercept: rows are centred there from now on.
 3. *Norm histogram* of rows: it gives the radius to which they are clipped in
 4. *moments*, X'X, if people are enough for it. Two histograms of rows whitened by its powers choose the coordinates,
@@ -27,7 +28,7 @@ solution is computed by answering them with the releases.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import add
@@ -62,6 +63,14 @@ _COUNT = 0.01
 #: Planned values: the share of the steps' budget for late ones, the ratio of squared errors to those of resolved normal
 #: rows, and the clip of the last residuals, in standard deviations.
 _LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
+#: People times mu below which a table shows no more than the mean of its outcomes, and below which whitening costs more
+#: than it gains; the shares then, of the mean outcome, the sizes of residuals, and the steps.
+_FEWEST, _FEW_PEOPLE, _SHARES_OF_FEW = 50.0, 80.0, (0.2, 0.1, 0.7)
+#: People times mu where half of the signal is lost, as observed on tables of all kinds.
+_HALF_LOST = 45.0
+#: The assumed length of rows of few people, over the longest, and the half-octaves in which their residuals are told
+#: apart: an odd number; and the share of people to clip.
+_USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = 0.5, 17, 0.5
 #: Share of people with last residuals beyond their clip.
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
@@ -203,8 +212,12 @@ class StagedRegression(Mechanism[Regression]):
         tables of all kinds.
         """
         features, outcomes = self.shape
-        if self.fit_intercept and people * self.mu < descent.FEW:
+        if self._shows_level_alone(people):
             return math.inf
+        least = 0.0
+        if self._is_few(people):
+            least = score * _HALF_LOST / (_HALF_LOST + people * self.mu)
+            people = _FEW_PEOPLE / self.mu
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
         entries = features + self.fit_intercept
         clip = descent.usual_clip(entries * outcomes, outcomes, people, self.mu)
@@ -215,7 +228,7 @@ class StagedRegression(Mechanism[Regression]):
             per_residual += (_LONGEST * self.unit_deviation / people) ** 2 * outcomes / shares.mean_residual
         # The part of R^2 not yet found is residual too.
         loss = per_residual * (1.0 - score)
-        return per_residual * (1.0 - score + score * loss / (score + loss)) if loss > 0.0 else 0.0
+        return max(least, per_residual * (1.0 - score + score * loss / (score + loss)) if loss > 0.0 else 0.0)
 
     def sum_rows(self, people: People) -> Gram:
         """Sum rows and outcomes as declared: the first reading of a table."""
@@ -224,15 +237,28 @@ class StagedRegression(Mechanism[Regression]):
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
         left, people, rows = yield from self._counted()
-        if self.fit_intercept and people * self.mu < descent.FEW:
-            mean = NoisySum.calibrate(left, self._longest(1), self.shape[1:], unit=self._unit)
-            released = yield Query("mean of outcomes", mean, partial(_sum_outcomes, first=self.sum_rows))
-            level = np.clip(released.values["sum"] / rows, -self.radii[1], self.radii[1])
+        if self._shows_level_alone(people):
+            level = yield from self._mean_outcome(left, rows)
             return partial(self._level_alone, level)
         squares = self.max_rows is None
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=squares)
-        fit = Fit(self, left, shares, people, rows)
+        fit = (_FewPeople if self._is_few(people) else Fit)(self, left, shares, people, rows)
         return (yield from fit.stages())
+
+    def _shows_level_alone(self, people: float) -> bool:
+        """Whether so few people show no more than the mean of their outcomes."""
+        return self.fit_intercept and people * self.mu < _FEWEST
+
+    def _is_few(self, people: float) -> bool:
+        """Whether people are so few that whitening costs more than it gains."""
+        return people * self.mu < _FEW_PEOPLE
+
+    def _mean_outcome(self, part: Privacy, rows: float) -> Generator[Query, Release, FloatArray]:
+        """Release the sum of outcomes; return their mean, within its range."""
+        sums = NoisySum.calibrate(part, self._longest(1), self.shape[1:], unit=self._unit)
+        released = yield Query("mean of outcomes", sums, partial(_sum_outcomes, first=self.sum_rows))
+        level: FloatArray = np.clip(released.values["sum"] / rows, -self.radii[1], self.radii[1])
+        return level
 
     def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
         """Return the rest of the budget, and the numbers of people and of rows."""
@@ -304,7 +330,10 @@ class Fit:
         theta = np.zeros((len(coordinates.xx), mechanism.shape[1]))
         if mechanism.fit_intercept:
             theta[-1] = level
-        position = yield from self._descend(parts, coordinates, longest, how, Position.start(theta), share)
+        first, *later = parts.sizes
+        clip = yield from self._clip("sizes of residuals, step 1", first, theta, coordinates, longest, share)
+        descent_of = coordinates, longest, how, Position.start(theta), share
+        position = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.found(position, how, curved)
         solved = self._solved(found, coordinates)
         constant, residuals = yield from self._last(parts, solved, found, coordinates)
@@ -393,27 +422,25 @@ class Fit:
 
     def _descend(
         self,
-        parts: Parts,
+        budget: Privacy,
+        sizes: Sequence[Privacy],
         coordinates: Coordinates,
         longest: float,
         how: descent.Steps,
         position: Position,
         share: float,
+        clip: float,
     ) -> Generator[Query, Release, Position]:
-        """Take steps along sums of whitened rows times clipped residuals, in units."""
+        """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips."""
         mechanism, outcomes = self.mechanism, self.mechanism.units.outcomes
-        step = self._step(position.theta, coordinates, longest)
-        later = how.counted if len(parts.sizes) > 1 else ()
-        octaves = _octaves_below(2.0 * longest * mechanism.radii[1] * (mechanism.max_rows or 1))
-        clip = yield from self._clip("sizes of residuals, step 1", parts.sizes[0], step, octaves, share)
-        each = parts_of(parts.steps, [1.0] * how.n_steps)
-        for number, part in enumerate(each):
+        counted = dict(zip(how.counted, sizes, strict=False))
+        for number, part in enumerate(parts_of(budget, [1.0] * how.n_steps)):
             kept = self._kept(coordinates.as_summed(position.theta, *mechanism.units))
             position = position._replace(theta=kept * position.theta)
             step = self._step(position.theta, coordinates, longest)
-            if number in later:
+            if number in counted:
                 name = f"sizes of residuals, step {number + 1}"
-                clip = yield from self._clip(name, parts.sizes[1 + later.index(number)], step, octaves, share)
+                clip = yield from self._clip(name, counted[number], position.theta, coordinates, longest, share)
             bound = residual_bound(clip, step, mechanism.max_rows)
             unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
             entries = position.theta.size
@@ -429,12 +456,17 @@ class Fit:
         return position
 
     def _clip(
-        self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], share: float
+        self, name: str, part: Privacy, theta: FloatArray, coordinates: Coordinates, longest: float, share: float
     ) -> Generator[Query, Release, float]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
+        step, octaves = self._step(theta, coordinates, longest), _octaves_below(self._largest_part(longest))
         counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves)
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
         return float(edges[-1]) * _GUESSED if found is None else found
+
+    def _largest_part(self, longest: float) -> float:
+        """Return the largest size of a person's part of a step, where residuals are at most twice the outcomes."""
+        return 2.0 * longest * self.mechanism.radii[1] * (self.mechanism.max_rows or 1)
 
     def _residual_sizes(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int]
@@ -545,9 +577,7 @@ class Fit:
             **own.of_evidence(row_map.scale, features),
         )
         variance = None if residuals is None else residuals.variance
-        lost = 1.0
-        if self.people * mechanism.mu >= descent.FEW:
-            lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
+        lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
         if not coordinates.stands_out:
             # The progress of descent is unknown without X'X.
             unknown = np.full_like(solution.coef_std, np.nan)
@@ -652,6 +682,51 @@ class Fit:
             found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
             found[6], found[7],
         )  # fmt: skip
+
+
+class _FewPeople(Fit):
+    """The stages where people are few: rows stay in coordinates as declared, and nothing follows the steps."""
+
+    def stages(self) -> Stages[Regression]:
+        """Yield one query after the other."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        has_level, features = mechanism.fit_intercept, mechanism.shape[0]
+        of_level, *shares = _SHARES_OF_FEW
+        *first, sizes, steps = parts_of(self.privacy, [of_level] * has_level + shares)
+        theta = np.zeros((features + has_level, mechanism.shape[1]))
+        if has_level:
+            theta[-1] = (yield from mechanism._mean_outcome(first[0], self.rows)) / own.outcomes
+        usual = _USUAL_ROW * mechanism.radii[0] / own.rows
+        coordinates = Coordinates.plain(np.zeros(features), usual, self.rows, constant=has_level)
+        longest = math.hypot(math.sqrt(features) / _USUAL_ROW, float(has_level))
+        how = descent.few_steps(len(theta), self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        clip = yield from self._mean_size(sizes, self._step(theta, coordinates, longest), longest)
+        descent_of = coordinates, longest, how, Position.start(theta), _CLIPPED_OF_FEW
+        position = yield from self._descend(steps, (), *descent_of, clip)
+        found = descent.last_of(position, how)
+        solved = self._solved(found, coordinates)
+        level = Level(found.theta[-1] if has_level else np.zeros(mechanism.shape[1]))
+
+        def told() -> Regression:
+            return self._told(solved, level, found, coordinates, None, how.n_steps)
+
+        return told
+
+    def _mean_size(self, part: Privacy, step: ResidualStep, longest: float) -> Generator[Query, Release, float]:
+        """Estimate the geometric mean size of people's parts, each within a range of half-octaves.
+
+        A person's half-octave, counted from the middle one, is at most half of the range: few people show its mean
+        better than the places of the largest counts.
+        """
+        mechanism, middle = self.mechanism, _FEW_TOLD_APART // 2
+        # The last has all parts from a third of the largest on, as outcomes that are off by their bound have.
+        last = _octaves_below(self._largest_part(longest))[1] - 3
+        octaves = last - _FEW_TOLD_APART + 2, last
+        sums = NoisySum.calibrate(part, float(middle), (1,), unit=mechanism._unit)
+        released = yield Query("mean size of residuals", sums, partial(_sum_octaves, step=step, octaves=octaves))
+        mean = float(np.clip(released.values["sum"][0] / self.people, -middle, middle))
+        # The lower edge: a smaller clip has less noise.
+        return float(np.exp2((octaves[0] + middle + mean - 1.0) / 2.0))
 
 
 class Lengths(NamedTuple):
@@ -782,6 +857,13 @@ def _count_rows(people: People, sizes: Sizes, row_map: RowMap) -> FixedPoint:
 def _count_residuals(people: People, step: ResidualStep, octaves: tuple[int, int]) -> FixedPoint:
     counts = residual_sizes(people.table, step, octaves, **people.residual_options)
     return FixedPoint.from_integers(counts[None, :], 0)
+
+
+def _sum_octaves(people: People, step: ResidualStep, octaves: tuple[int, int]) -> FixedPoint:
+    """Return the sum of people's half-octaves, counted from the middle one."""
+    counts = residual_sizes(people.table, step, octaves, **people.residual_options)
+    places = np.arange(len(counts)) - len(counts) // 2
+    return FixedPoint.from_integers([int(counts @ places)], 0)
 
 
 def _sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:

@@ -30,7 +30,7 @@ from scipy import linalg, special
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise
 
-#: People times mu below which a table shows no more than the mean of its outcomes.
+#: People times mu below which scores show no more than a level.
 FEW = 60.0
 # People times mu, over features^(3/2), from which X'X is released, and the factor from there to where it has its whole
 # share.
@@ -49,6 +49,8 @@ MOST_STEPS_OF_FILES = 3
 _BURN_IN = 0.25
 # Of plain descent: a step's length over the largest that is stable, and momentum.
 _PLAIN_SIZE, _MOMENTUM = 0.5, 0.8
+# Steps of few people, and their length over the mean square of rows: up to three, and more.
+_FEW_STEPS, _LENGTH_OF_THREE, _LENGTH_OF_MORE = 6, 2.0, 1.5
 # The largest share of people that is clipped, and how fast it is reached as noise grows.
 _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 # How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
@@ -323,6 +325,13 @@ def steps(
     return Steps(n_steps, damping * ((vectors / damped) @ vectors.T), 0.0, damping)
 
 
+def few_steps(size: int, people: float, *, most: int = MOST_STEPS, asked: int | None = None) -> Steps:
+    """Return steps where people are few, along rows of the mean square `size`: the last position is the result."""
+    n_steps = min(_FEW_STEPS, most) if asked is None else asked
+    length = _LENGTH_OF_THREE if n_steps <= 3 else _LENGTH_OF_MORE
+    return Steps(n_steps, length / (people * size) * np.eye(size), 0.0)
+
+
 class Position(NamedTuple):
     """Where descent is, how fast it goes, sums over late steps, each by its precision, and the noise of every step."""
 
@@ -410,6 +419,13 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         (vectors * of_xx) @ vectors.T,
         (vectors * (1.0 - missed)) @ vectors.T,
     )
+
+
+def last_of(position: Position, how: Steps) -> Found:
+    """Return the last position as the estimate: the noise of every step is in it."""
+    size = len(position.theta)
+    covariance = float(np.sum(np.square(position.deviations))) * how.size @ how.size
+    return Found(position.theta, covariance, np.zeros((size, size)), np.eye(size))
 
 
 def _walked(position: Position, how: Steps) -> float:
