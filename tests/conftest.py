@@ -4,6 +4,9 @@ Examples are derandomised in continuous integration, random by hand; machines ar
 integration has a run of random examples besides, that of ``tools/cover.py --random``: a failure prints the example, and
 a ``@reproduce_failure`` line that brings it back.
 
+Of a test with many sets of parameters the whole suite runs every other one, drawn by their names, and those of coverage
+all of them. So does a run of files or tests that are named, and one with ``--all-parameters``.
+
 With ``--time-budget SECONDS`` no test is begun after so many seconds, in an order that changes with the commit: what is
 left out on a slow machine is said, and is something else the next time.
 """
@@ -15,6 +18,8 @@ import random
 import signal
 import subprocess
 import time
+import zlib
+from collections import Counter
 
 import pytest
 from hypothesis import Phase, settings
@@ -26,6 +31,9 @@ collect_ignore = ["new_family"]
 settings.register_profile("ci", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
+
+#: From so many sets of parameters on, the whole suite runs every other one.
+MANY = 8
 
 # Where SIGINT is ignored, as in the background of a shell, tests that interrupt would wait for ever; so would children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,15 +50,30 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_addoption(parser):
+    parser.addoption("--all-parameters", action="store_true", help="also where nothing is named, and there are many")
     parser.addoption("--time-budget", type=float, default=math.inf, help="seconds after which no test is begun")
 
 
 def pytest_configure(config):
     config.begun = time.monotonic()
+    # Processes that run the tests get this process's options, and all files by name.
+    if not hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.ARGS:
+        config.option.all_parameters = True
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
+    if not config.option.all_parameters:
+        n_sets = Counter(item.nodeid.partition("[")[0] for item in items)
+        left_out = {
+            item
+            for item in items
+            if n_sets[item.nodeid.partition("[")[0]] >= MANY
+            and item.get_closest_marker("slow") is None
+            and zlib.crc32(item.nodeid.encode()) % 2
+        }
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     if config.option.time_budget < math.inf:
         commit = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=config.rootpath, capture_output=True, text=True

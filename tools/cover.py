@@ -100,7 +100,7 @@ def main() -> int:
     if sys.version_info >= (3, 12):
         environment.setdefault("COVERAGE_CORE", "sysmon")  # a line that was counted costs nothing any more
     tests = [sys.executable, "-m", "coverage", "run", f"--source={site / 'dpfast'}"]
-    tests += ["-m", "pytest", "-q", "-n", "0", *INTERRUPTING, *options.tests]
+    tests += ["-m", "pytest", "-q", "-n", "0", "--all-parameters", *INTERRUPTING, *options.tests]
     tests += ["--hypothesis-profile=random"] if options.random else []
     status = subprocess.run(tests, env=environment, check=False, cwd=ROOT).returncode
 

@@ -81,6 +81,7 @@ def each(names):
     return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in names]
 
 
+@pytest.mark.slow
 def test_a_small_claim_leaves_nothing_out():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Of mostly noise.

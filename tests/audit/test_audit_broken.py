@@ -65,6 +65,7 @@ def test_half_of_the_sensitivity(monkeypatch):
         assert attack_on(f"minimiser, hinge, {law} objective, replace_one").run(150, ERROR).epsilon > 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what",
     [

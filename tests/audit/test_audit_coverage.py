@@ -78,6 +78,7 @@ def run_once(attacks):
     return ran
 
 
+@pytest.mark.slow
 def test_every_line_that_draws_noise_or_makes_a_release_is_run_by_an_attack():
     missing = set(places()) - run_once(ATTACKS)
     assert not missing

@@ -148,6 +148,7 @@ def test_what_is_counted_and_how_follows_public_numbers():
     assert private[0].releases_[-1].values["sum"].shape == private[1].releases_[-1].values["sum"].shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slope", "offset"), [(1.0, 0.0), (0.7, -1.5), (0.0, -0.9), (1.0, -3.0)])
 @pytest.mark.parametrize(
     ("adjacency", "method", "fit_intercept"),
@@ -173,6 +174,7 @@ def test_probabilities_are_worth_more_than_the_base_rate(slope, offset, adjacenc
     assert np.mean(right) > max(np.mean(tests[1]), 1.0 - np.mean(tests[1])) - 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0.5, 0.0])
 @pytest.mark.parametrize("method", ["objective", "gradient"])
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -38,6 +38,7 @@ def test_an_interrupted_ledger_file_has_the_state_before_or_after(tmp_path):
     interrupted(ledgers(tmp_path), 15, 25, left_out=("memory",))
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_is_as_it_was_or_fitted_and_paid_for(tmp_path):
     interrupted(fits(tmp_path, [name for name in FITS if name not in SLOW]), 2, 1, left_out=("again",))
 
@@ -48,6 +49,7 @@ def test_an_interrupted_fit_over_an_earlier_one_mixes_no_attributes(names, tmp_p
     interrupted(scenarios, 10**6, 0, left_out=("file", "memory:"))
 
 
+@pytest.mark.slow
 def test_an_interrupted_job_has_written_everything_or_nothing(tmp_path):
     interrupted(jobs(tmp_path), 2, 1)
 

@@ -137,6 +137,7 @@ def test_unreadable_files_are_not_quoted(name, content, message, tmp_path):
     assert raised.value.__context__ is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [1, 300_000])
 def test_one_cpu_or_many_a_bad_cell_is_told_alike_and_the_process_ends_well(bad, tmp_path):
     """The serial reader of pyarrow words its errors otherwise, and its threads outlive the reading of a long file."""

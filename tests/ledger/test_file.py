@@ -563,6 +563,7 @@ def test_threads_share_it(path):
     assert Ledger(BUDGET, path).remaining.epsilon == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_it_works_in_children(path, method):
     ledger = Ledger(BUDGET, path)

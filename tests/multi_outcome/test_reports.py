@@ -234,6 +234,7 @@ def test_the_header_says_what_is_public_and_the_share_that_is_explained():
     assert "r_squared" not in ridge(refine=0).fit(x, y).summary().attrs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["correlated", "skewed", "rare"])
 @pytest.mark.parametrize("n", [500, 100_000])
 def test_the_share_that_is_explained_is_only_shown_where_it_is_known(kind, n):

@@ -21,6 +21,7 @@ def picked(scores, source, rate=1.5, **options):
     return pick.index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "options"), [(8_000, {}), (1000, {"widening": math.inf})])
 def test_the_law_is_the_exponential_mechanisms(n, options):
     source = SeededSource(3)

@@ -205,6 +205,7 @@ def test_theorem_19_holds_as_corrected():
         assert np.mean(risks) <= bound.corrected <= 50 * np.mean(risks)
 
 
+@pytest.mark.slow
 def test_theorem_19_as_printed_against_its_own_proof():
     """The line of the proof before expectations are taken, averaged over data sets; printed terms are exact there."""
     rng = np.random.default_rng(10)

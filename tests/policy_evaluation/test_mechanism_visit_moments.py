@@ -138,6 +138,7 @@ def test_the_solution_is_that_of_ridge_regression(kind):
     assert solve(release, calibration.noise, public_of(kind), None).ridge < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_deviation_of_values_is_that_of_repeated_releases(kind):
     """1,000 releases of small noise; five standard errors of a deviation, which is 1/sqrt(2 n) of it."""

@@ -168,6 +168,7 @@ def test_one_dimension_costs_little_by_being_calibrated_as_two():
     assert exact > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 3, 8])
 def test_the_wider_law_first_is_worse(dim):
     """Fact 2 of the module, far outside the usual ranges too."""

@@ -141,6 +141,7 @@ def test_a_squared_loss_without_a_constraint_is_not_private():
     assert mass > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_the_noise_in_the_objective_has_the_calibrated_law(delta):
     """Recovered from released minimisers of a loss whose gradient is known, over a set they never leave."""

@@ -46,6 +46,7 @@ def copy_without_papers(target):
         shutil.copy(compiled, target / "dpfast" / "kernels" / compiled.name)
 
 
+@pytest.mark.slow
 def test_every_estimator_fits_without_the_papers_and_says_what_is_missing(tmp_path):
     copy_without_papers(tmp_path)
     code = FITS.format(package=str(tmp_path), paths=[str(TESTS), *filter(None, sys.path)])

@@ -70,6 +70,7 @@ def symmetric_noise(rng, d, noise):
     return upper + upper.T + np.diag(rng.normal(scale=noise.diagonal, size=d))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("centred", [False, True])
 def test_coefficient_std_is_the_spread_under_the_noise(fit_intercept, centred):

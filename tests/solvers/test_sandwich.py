@@ -19,6 +19,7 @@ def released(rng, away, noise_of_curvature=6.0, noise_of_score=25.0, curvature=H
     return Sums(curvature + noise, J + 2.0 * noise, score, noise_of_curvature, noise_of_score)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0.0, 1.0])
 def test_errors_are_those_of_repeated_releases(length):
     """Of 4,000: deviations within a tenth, and limits cover 93% to 97%, whatever led to where the step begins."""

@@ -380,6 +380,7 @@ def test_a_model_that_no_fit_can_have_produced_is_refused(tmp_path, name, value)
 # Plans.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_a_plan_is_near_the_truth(selector):
     """Root mean squared error of predictions beside least squares on the true support, over ten fits."""

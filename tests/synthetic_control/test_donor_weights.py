@@ -203,6 +203,7 @@ def test_the_release_of_objective_perturbation_records_what_it_cost():
     assert Release.from_dict(release.to_dict()).scales == release.scales
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_released_weights_of_a_single_donor_have_the_exact_law(delta):
     """The whole release, solver and finishing noise included, against the closed form of its distribution."""
