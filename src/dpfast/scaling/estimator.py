@@ -143,10 +143,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         """
         privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
         options: dict[str, Any] = {"columns": columns_of(X), "opened": _without_outcomes}
-        if not check_people(groups, max_rows):
+        several = check_people(groups, max_rows)
+        _check_takes_people(privacy, several=several)
+        if not several:
             return self._fit(privacy, X, y, **options)
-        if math.isinf(privacy.epsilon):
-            raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
         return self._fit(privacy, X, y, groups, max_rows, unit="person", **options)
 
     @quiet
@@ -225,7 +225,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         return Estimates({"feature": features}, columns, self._header(level=level, target="table"))
 
     @classmethod
-    def plan(cls, n: int, n_features: int, *, target: float = 0.01, **parameters: Any) -> Plan:
+    def plan(
+        cls, n: int, n_features: int, *, target: float = 0.01, max_rows: int | None = None, **parameters: Any
+    ) -> Plan:
         """Say what error privacy will add to the means, before any data is touched; nothing is spent.
 
         Parameters
@@ -236,6 +238,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             Width of X.
         target : float, default 0.01
             Error wanted, as a fraction of half the width of a feature's limits.
+        max_rows : int, optional
+            Rows of a person, if people own several: everybody is taken to own that many.
         **parameters
             The estimator's own: epsilon, delta, box_x, ...
 
@@ -251,12 +255,15 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         >>> plan.expected_error < 0.01
         True
         """
-        estimator, privacy = cls._planned_for({"n": n, "n_features": n_features}, {"target": target}, parameters)
+        sizes = {"n": n, "n_features": n_features} | ({} if max_rows is None else {"max_rows": max_rows})
+        estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters)
+        _check_takes_people(privacy, several=max_rows is not None)
         if math.isinf(privacy.epsilon):
             return Plan.from_error(n, 0.0, target, {})
         limits_of(estimator.box_x, n_features)
-        scales = PairSums.calibrate(privacy, n_features).scales
-        error, needed = scales["sum"] / n, max(1, math.ceil(scales["sum"] / target))
+        scales = PairSums.calibrate(privacy, n_features, max_rows).scales
+        noise_of_row = scales["sum"] / (max_rows or 1)
+        error, needed = noise_of_row / n, max(1, math.ceil(noise_of_row / target))
         return Plan(n, min(error, 1.0), target, needed, scales, "half the width of a feature's limits")
 
     @property
@@ -321,6 +328,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     def _check_fitted(self) -> None:
         if not np.all(self.scale_ > 0.0):
             raise ValueError("scale_ must be positive")
+
+
+def _check_takes_people(privacy: Privacy, *, several: bool) -> None:
+    if several and math.isinf(privacy.epsilon):
+        raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
 
 
 def _without_outcomes(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:
