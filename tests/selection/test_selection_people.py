@@ -158,7 +158,8 @@ def test_a_mean_of_a_persons_rows_is_rounded_down():
         ({"groups": np.arange(5)}, ValueError, "groups must have one id a row"),
         ({"groups": np.zeros(N * K)}, ValueError, "at least 2 people"),
         ({"groups": [None] * N * K}, ValueError, "groups has missing ids"),
-        ({"estimators": [ridge(), SparseRegression(1.0, n_nonzero=2)]}, ValueError, r"estimators\[1\]: groups do"),
+        ({"estimators": [ridge(), SparseRegression(1.0, n_nonzero=2, selector="exponential")]}, ValueError,
+         r"estimators\[1\]: groups go with selector='pursuit'"),
         ({"delta": 0.0, "estimators": [
             ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, loss="huber")
         ]}, ValueError, r"estimators\[0\]: groups go with descent"),
