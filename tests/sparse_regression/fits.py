@@ -28,9 +28,9 @@ FITS = {
     "pursuit of one": pursuit(),
     "pursuit of two": pursuit(n_nonzero=2, adjacency="add_remove"),
     "pursuit within bounds": pursuit(n_nonzero=2, **BOUNDS),
-    "pursuit of people": of_people(pursuit(n_nonzero=1).estimator, releases=None),
+    "pursuit of people": of_people(pursuit().estimator, releases=None),
     "pursuit of people within bounds that are found": of_people(
-        pursuit(n_nonzero=2, bound_x="private", bound_y="private", adjacency="add_remove").estimator, releases=None
+        pursuit(bound_x="private", bound_y="private", adjacency="add_remove").estimator, releases=None
     ),
     "pursuit by default": replace(pursuit(), estimator=SparseRegression(1.0, 1e-6, n_nonzero=1)),
     "support by scores": support("exponential"),

@@ -108,8 +108,9 @@ def _pursuit_between(
     claim, source = estimator._checked(), noise.resolve_source(None)
     summed = []
     for table in tables:
-        whose = (np.repeat(np.arange(len(table[1])), copies), copies) if copies > 1 else ()
-        summed.append(estimator._sum(claim, source, *(np.repeat(one, copies, axis=0) for one in table), None, *whose))
+        rows, outcomes = (np.repeat(part, copies, axis=0) for part in table)
+        whose: tuple[Any, ...] = (np.repeat(np.arange(len(table[1])), copies), copies) if copies > 1 else ()
+        summed.append(estimator._sum(claim, source, rows, outcomes, None, *whose))
 
     def first(neighbour: bool, number: int) -> list[tuple[Query, Release]]:
         mechanism, rows, source = summed[neighbour].mechanism, summed[neighbour].statistic, noise.resolve_source(None)
