@@ -240,7 +240,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit_rows(X, y, groups, max_rows, columns_of(X))
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns_of(X))
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -647,7 +647,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         rows = public_rows(n_rows, self.adjacency)
         return rows is not None and self._descent(privacy, n_features, rows).agreement(rows) < _DESCENT_AGREES
 
-    def _descent(self, privacy: Privacy, n_features: int, n_rows: int, max_rows: int | None = None) -> NoisyDescent:
+    def _descent(
+        self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
+    ) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
         rows = self._known_rows(n_rows, max_rows)
         _, rest = self._counts(privacy, rows, is_gaussian=True)
@@ -744,7 +746,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _descending(self, privacy: Privacy, people: People) -> Summed:
         table, expected = people.table, None
-        mechanism = self._descent(privacy, table.n_features, table.count_rows(), people.max_rows)
+        n_rows = table.count_rows() if people.max_rows is None else None
+        mechanism = self._descent(privacy, table.n_features, n_rows, people.max_rows)
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, mechanism.n_rows)

@@ -11,10 +11,10 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils.validation import column_or_1d
 
@@ -29,7 +29,6 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.inputs import check_people
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
@@ -189,18 +188,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         is_plain = self._stand_in()._has_plain_loss and self.calibration == "sound" and self.delta > 0.0
         return self.method != "objective" and is_plain
 
-    def _fit_rows(
-        self, X: Any, y: Any, groups: ArrayLike | None, max_rows: int | None, columns: dict[str, Any]
-    ) -> Self:
-        """Fit people with a row each, or with several where their parts are summed."""
-        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
-        if not check_people(groups, max_rows):
-            return self._fit(privacy, X, y, columns=columns)
-        self._check_takes_people(privacy)
-        return self._fit(privacy, X, y, groups, max_rows, unit="person", columns=columns)
-
     def _check_takes_people(self, privacy: Privacy) -> None:
-        """Refuse people with several rows where no sum over people is released."""
         if math.isinf(privacy.epsilon) or not self._may_descend or self.inference:
             raise ValueError(
                 f"groups go with descent alone: a finite epsilon, delta > 0, {self._DESCENT_TAKES}, method 'auto' or "
@@ -216,11 +204,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     @classmethod
     def _planned(cls, asked: Asked, parameters: Mapping[str, Any]) -> Plan:
         sizes, public = {"n": asked.n, "n_features": asked.n_features}, {"target": asked.target, "spread": asked.spread}
-        sizes |= {} if asked.max_rows is None else {"max_rows": asked.max_rows}
-        estimator, privacy = cls._planned_for(sizes, public, parameters)
+        estimator, privacy = cls._planned_for(sizes, public, parameters, asked.max_rows)
         score = check.share("score", asked.score, whole=True)
-        if asked.max_rows is not None:
-            estimator._check_takes_people(privacy)
         if math.isinf(privacy.epsilon):
             return Plan(asked.n, 0.0, asked.target, 1, {}, score=score, expected_score=score)
         return estimator._plan(estimator._split(privacy)[1], asked)
@@ -297,9 +282,9 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         mechanism = WithErrors(privacy, summed.mechanism, sandwich, n_rows)
         return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
 
-    def _known_rows(self, n_rows: int, max_rows: int | None) -> int | None:
+    def _known_rows(self, n_rows: int | None, max_rows: int | None) -> int | None:
         """Return the number of rows if it is public: not where a replaced person may have more or fewer."""
-        return public_rows(n_rows, self.adjacency) if max_rows is None else None
+        return None if n_rows is None or max_rows is not None else public_rows(n_rows, self.adjacency)
 
     @abstractmethod
     def _descending(self, privacy: Privacy, people: People) -> Summed:

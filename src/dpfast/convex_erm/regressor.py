@@ -192,7 +192,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit_rows(X, y, groups, max_rows, columns_of(X) | outcomes_of(X, y))
+        columns = columns_of(X) | outcomes_of(X, y)
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns)
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -283,7 +284,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _is_gaussian(self) -> bool:
         return self._descends
 
-    def _descent(self, privacy: Privacy, n_features: int, n_rows: int, max_rows: int | None = None) -> ScoreDescent:
+    def _descent(
+        self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
+    ) -> ScoreDescent:
         return ScoreDescent.of(
             privacy,
             cast("ScoreLoss", self._resolved_loss),
@@ -301,7 +304,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     def _descending(self, privacy: Privacy, people: People) -> Summed:
         table = people.table
-        mechanism = self._descent(privacy, table.n_features, table.count_rows(), people.max_rows)
+        n_rows = table.count_rows() if people.max_rows is None else None
+        mechanism = self._descent(privacy, table.n_features, n_rows, people.max_rows)
         people = replace(people, first=mechanism.steps.sum_rows(people))
         rows = mechanism.steps.public.n_rows
         expected = None if rows is None else Expected(mechanism.relative_error(rows), rows)

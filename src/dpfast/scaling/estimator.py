@@ -20,7 +20,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
-from dpfast.estimator.inputs import check_people, columns_of, rows_to_predict
+from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy
@@ -141,13 +141,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
         options: dict[str, Any] = {"columns": columns_of(X), "opened": _without_outcomes}
-        several = check_people(groups, max_rows)
-        _check_takes_people(privacy, several=several)
-        if not several:
-            return self._fit(privacy, X, y, **options)
-        return self._fit(privacy, X, y, groups, max_rows, unit="person", **options)
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, **options)
 
     @quiet
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -255,9 +250,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         >>> plan.expected_error < 0.01
         True
         """
-        sizes = {"n": n, "n_features": n_features} | ({} if max_rows is None else {"max_rows": max_rows})
-        estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters)
-        _check_takes_people(privacy, several=max_rows is not None)
+        sizes = {"n": n, "n_features": n_features}
+        estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters, max_rows)
         if math.isinf(privacy.epsilon):
             return Plan.from_error(n, 0.0, target, {})
         limits_of(estimator.box_x, n_features)
@@ -286,6 +280,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         check_box(self.box_x)
         check.boolean("with_mean", self.with_mean)
         check.boolean("with_std", self.with_std)
+
+    def _check_takes_people(self, privacy: Privacy) -> None:
+        if math.isinf(privacy.epsilon):
+            raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
 
     def _measured(self, X: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
         return Measured(X, None, groups=groups, max_rows=max_rows)
@@ -328,11 +326,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     def _check_fitted(self) -> None:
         if not np.all(self.scale_ > 0.0):
             raise ValueError("scale_ must be positive")
-
-
-def _check_takes_people(privacy: Privacy, *, several: bool) -> None:
-    if several and math.isinf(privacy.epsilon):
-        raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
 
 
 def _without_outcomes(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:

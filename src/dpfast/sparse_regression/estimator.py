@@ -26,7 +26,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.inputs import check_people, columns_of, open_with_outcome, outcomes_of
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
@@ -200,15 +200,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
         columns = columns_of(X) | outcomes_of(X, y)
-        if not check_people(groups, max_rows):
-            return self._fit(privacy, X, y, progress, columns=columns)
-        self._check_takes_people(privacy)
-        return self._fit(privacy, X, y, progress, groups, max_rows, unit="person", columns=columns)
+        return self._fit_people(X, y, progress, groups=groups, max_rows=max_rows, columns=columns)
 
     def _check_takes_people(self, privacy: Privacy) -> None:
-        """Refuse people with several rows where no sum over people is released."""
         if math.isinf(privacy.epsilon) or self._way != "pursuit":
             raise ValueError(
                 "groups go with selector='pursuit' (what 'auto' is) and a finite epsilon: 'exponential' and votes of "
@@ -286,12 +281,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         True
         """
         sizes, positives = {"n": n, "n_features": n_features}, {"target": target, "spread": spread, "signal": signal}
-        sizes |= {} if max_rows is None else {"max_rows": max_rows}
-        estimator, privacy = cls._planned_for(sizes, positives, parameters)
+        estimator, privacy = cls._planned_for(sizes, positives, parameters, max_rows)
         estimator._check_features(n_features)
         check.share("score", score, whole=True)
-        if max_rows is not None:
-            estimator._check_takes_people(privacy)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
         calibrated = partial(estimator._planned_stages, privacy, n_features, max_rows=max_rows)
