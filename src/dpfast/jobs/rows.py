@@ -87,7 +87,7 @@ class Rows:
         return self.columns.encode(self.files, progress)
 
     def people_options(self) -> dict[str, Any]:
-        """Return what a fit is told of whose rows are whose, if people own several."""
+        """Return `groups` and `max_rows` of a fit, if people own several rows."""
         if self.people is None:
             return {}
         return {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
