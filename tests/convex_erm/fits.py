@@ -108,6 +108,12 @@ FITS = {
     "three classes by descent within a bound that is found": classification(
         three_classes, method="gradient", bound_x="private"
     ),
+    "Huber loss of people by descent, with an intercept": of_people(
+        regression(10.0, loss="huber", method="gradient", fit_intercept=True).estimator, releases=None
+    ),
+    "a quantile of people by descent, within bounds that are found": of_people(
+        regression(loss="quantile", method="gradient", bound_x="private", bound_y="private").estimator, releases=None
+    ),
     "two classes of people by descent": of_people(
         classification(method="gradient", fit_intercept=True).estimator, two_classes, releases=None
     ),

@@ -18,6 +18,7 @@ def test_descents_that_are_attacked_take_as_many_steps_whatever_noise_says_of_th
             partial(attacks._classes_descent_attack, copies=1),
             partial(attacks._classes_descent_attack, copies=2),
             partial(attacks._scores_descent_attack, inference=False),
+            partial(attacks._scores_descent_attack, inference=False, copies=3),
             partial(attacks._scores_descent_attack, inference=True),
         )
         return [len(np.atleast_1d(attack(claim).law.shift)) for attack in descents]

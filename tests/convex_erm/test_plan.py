@@ -80,3 +80,36 @@ def test_planned_scores_fall_from_the_assumed_one_to_guessing():
 def test_scores_out_of_range_are_refused(score):
     with pytest.raises(ValueError, match="score"):
         ObjectivePerturbationClassifier.plan(100, D, score=score, **(BUDGET | SHORT | {"classes": [0, 1]}))
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "logistic"])
+def test_a_score_planned_for_people_with_several_rows_is_the_one_that_comes(loss):
+    n, k = 400, 5
+    rng, x, signal = rows(n * k)
+    estimator = ObjectivePerturbationClassifier if loss == "logistic" else ObjectivePerturbationRegressor
+    if loss == "logistic":
+        y = rng.random(n * k) < 1.0 / (1.0 + np.exp(-3.0 * signal))
+        score, own = float(np.mean(y == (signal > 0.0))), {"classes": [False, True]}
+    else:
+        y = signal + np.sqrt(np.var(signal) * (1.0 / 0.6 - 1.0)) * rng.normal(size=n * k)
+        score, own = 0.6, {"bound_y": 2.0 * np.std(y)}
+    options = BUDGET | SHORT | own | {"loss": loss, "method": "gradient"}
+    plan = estimator.plan(n, D, score=score, max_rows=k, **options)
+    whose = np.repeat(np.arange(n), k), k
+    found = [estimator(random_state=seed, **options).fit(x, y, *whose).score(x, y) for seed in range(4)]
+    assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.06 if loss == "logistic" else 0.21)
+    # Whose clip is the root of as many rows: less noise than of a row each, and more than of all as rows of their own.
+    few, many = (estimator.plan(people, D, score=score, **options) for people in (n, n * k))
+    assert many.expected_error < plan.expected_error < few.expected_error
+
+
+def test_a_plan_refuses_people_where_a_fit_does():
+    options = BUDGET | SHORT
+    with pytest.raises(ValueError, match="groups go with descent alone"):
+        ObjectivePerturbationRegressor.plan(400, D, max_rows=5, bound_y=1.0, constraint=L2Ball(2.0), **options)
+    with pytest.raises(ValueError, match="groups go with descent alone"):
+        ObjectivePerturbationClassifier.plan(400, D, max_rows=5, classes=[0, 1], loss="hinge", **options)
+    with pytest.raises(ValueError, match="max_rows must be at most"):
+        ObjectivePerturbationClassifier.plan(400, D, max_rows=1 << 20, classes=[0, 1], **options)
+    with pytest.raises(ValueError, match="max_rows must be at least 1"):
+        ObjectivePerturbationClassifier.plan(400, D, max_rows=0, classes=[0, 1], **options)

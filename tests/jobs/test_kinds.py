@@ -456,3 +456,80 @@ def test_how_many_people_there_are_is_public_only_where_one_is_replaced():
     found = [public_size({"adjacency": one}, SimpleNamespace(n_rows=7)) for one in ("replace_one", "add_remove")]
     assert found == [7, None]
     assert public_size({"adjacency": "replace_one"}, object()) is None
+
+
+# Of each kind: lines of the template that change, and the fit in memory.
+OF_PEOPLE = {
+    "objective_perturbation_regressor": (
+        [('constraint = { kind = "L2Ball", radius = 30.0 }', 'loss = "huber"')],
+        lambda frame, **people: ObjectivePerturbationRegressor(**BUDGET, bound_x=2.0, bound_y=30.0, loss="huber").fit(
+            encoded(frame), frame.days.to_numpy(), **people
+        ),
+        ("coef_", "intercept_"),
+    ),
+    "objective_perturbation_classifier": (
+        [],
+        lambda frame, **people: ObjectivePerturbationClassifier(
+            **BUDGET, bound_x=2.0, classes=["home", "ward", "dead"]
+        ).fit(encoded(frame), frame.outcome.to_numpy(), **people),
+        ("coef_", "intercept_", "log_odds_"),
+    ),
+    "sparse_regression": (
+        [],
+        lambda frame, **people: SparseRegression(**BUDGET, n_nonzero=2, bound_y=30.0).fit(
+            np.column_stack([frame.dose, frame.smoker, *(frame.site == site for site in ("Bern", "Basel", "Genf"))]),
+            frame.days.to_numpy(),
+            **people,
+        ),
+        ("coef_", "support_"),
+    ),
+    "private_standard_scaler": (
+        [],
+        lambda frame, **people: PrivateStandardScaler(**BUDGET, box_x=([18.0, 0.0], [100.0, 90.0])).fit(
+            frame[["age", "days"]].to_numpy(), **people
+        ),
+        ("mean_", "scale_"),
+    ),
+}
+
+
+def with_people(folder, kind, *changes):
+    """Write a job on people with several rows, scattered, of which two count."""
+    frame = table_of(kind)
+    frame = frame.assign(patient=[f"p{one}" for one in np.random.default_rng(3).integers(0, 150, len(frame))])
+    named = [
+        ("# [people]", "[people]"), ('# id = "patient"', 'id = "patient"'), ("# max_rows = 20", "max_rows = 2"),
+    ]  # fmt: skip
+    return write_job(folder, kind, SEED, QUIET, *named, *changes, table=frame), frame
+
+
+@pytest.mark.parametrize("kind", OF_PEOPLE)
+def test_people_with_several_rows_are_fitted_and_planned_as_in_memory(tmp_path, kind, capsys):
+    changes, fit, names = OF_PEOPLE[kind]
+    path, frame = with_people(tmp_path, kind, *changes)
+    model = fitted(path)
+    same(model, fit(frame, groups=frame.patient.to_numpy(), max_rows=2), *names)
+    assert {release.unit for release in model.releases_} == {"person"}
+    assert "all rows of one 'patient', 2 at most" in (tmp_path / "fit" / "report.md").read_text()
+    capsys.readouterr()
+    assert main(["plan", str(path), "--people", "5000"]) == 0
+    job = Job.read(path)
+    options = {name: one for name, one in job.parameters.items() if name != "random_state"}
+    planned = model.plan(n=5000, n_features=len(job.data.feature_names), max_rows=2, **options)
+    assert capsys.readouterr().out.startswith(f"{planned}\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("objective_perturbation_regressor", []),
+        ("objective_perturbation_regressor", [("# method = \"auto\"", 'method = "objective"')]),
+        ("objective_perturbation_classifier", [("delta = 1e-6", "delta = 0.0")]),
+        ("sparse_regression", [('# selector = "auto"', 'selector = "exponential"')]),
+    ],
+)  # fmt: skip
+def test_people_of_a_fit_that_sums_none_are_refused_before_rows_are_read(tmp_path, kind, changes, capsys):
+    path, _ = with_people(tmp_path, kind, *changes)
+    for command in ("check", "plan", "fit"):
+        assert main([command, str(path)]) == 2
+        assert "groups go with " in capsys.readouterr().err

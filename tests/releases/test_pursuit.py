@@ -30,14 +30,14 @@ def table(n=3000, p=12, outcomes=1, seed=0):
     return x, x @ theta + 0.2 * rng.normal(size=(n, outcomes))
 
 
-def pursuit(privacy, shape, size=2, n_rows=None, row_bound=math.inf, share=0.5):
+def pursuit(privacy, shape, size=2, n_rows=None, row_bound=math.inf, share=0.5, max_rows=None):
     entry_bound = min(1.0, row_bound)
-    return Pursuit(privacy, size, shape, entry_bound, row_bound, 2.0, n_rows, share)
+    return Pursuit(privacy, size, shape, entry_bound, row_bound, 2.0, n_rows, share, max_rows=max_rows)
 
 
-def rows_of(x, y, row_bound=math.inf):
+def rows_of(x, y, row_bound=math.inf, *whose):
     row_map = CLIPPED if row_bound == math.inf else RowMap(bound=row_bound)
-    return PursuedRows.of(io.open_table(x, y), row_map, RowMap(bound=2.0), 1)
+    return PursuedRows.of(io.open_table(x, y), row_map, RowMap(bound=2.0), 1, *whose)
 
 
 def log_odds(pick, sums):
@@ -115,6 +115,65 @@ def test_no_stage_moves_beyond_its_part_of_the_budget(adjacency, delta, outcomes
     if row_bound == math.inf:
         assert most["feature 1"] > 0.999
         assert most["sizes of residuals, round 1"] > 0.999
+
+
+@pytest.mark.parametrize(("delta", "row_bound"), [(1e-6, math.inf), (0.0, math.inf), (1e-6, 1.5)])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_person_moves_a_stage_beyond_its_part_of_the_budget(adjacency, delta, row_bound):
+    """With all their rows, of which three count: alike, opposed, few or many."""
+    x, y = table(n=200)
+    mechanism = pursuit(Privacy(4.0, delta, adjacency), (12, 1), row_bound=row_bound, max_rows=3)
+    persons = [[one] * k for one in PEOPLE for k in (1, 3)] + [PEOPLE[:3], PEOPLE[3:5] * 2, PEOPLE[::-1]]
+
+    def with_person(person):
+        own = np.array([row for row, _ in person]).reshape(-1, 12), np.array([[out] for _, out in person])
+        whose = np.append(1 + np.arange(len(x)) // 2, np.zeros(len(person), int))
+        return rows_of(np.vstack([x, own[0]]), np.vstack([y, own[1].reshape(-1, 1)]), row_bound, whose, 3)
+
+    tables = [with_person(person) for person in persons]
+    public = adjacency == "replace_one"
+    pairs = [(tables[1], one) for one in tables[2:]] if public else [(with_person([]), one) for one in tables]
+    stages = mechanism.stages()
+    stage, releases, most = next(stages), [], {}
+    while True:
+        moved = [moved_mu(stage.mechanism, *map(stage.statistic, pair)) for pair in pairs]
+        assert max(moved) <= budgeted_mu(stage.mechanism) * (1.0 + 1e-9), stage.name
+        assert getattr(stage.mechanism, "unit", "person") == "person"
+        most[stage.name] = max(moved) / budgeted_mu(stage.mechanism)
+        releases.append(stage.mechanism.release(stage.statistic(tables[0]), resolve_source(None), stage.name))
+        assert releases[-1].unit == "person"
+        try:
+            stage = stages.send(releases[-1])
+        except StopIteration:
+            break
+    assert all_keep_to(releases, mechanism.privacy)
+    assert most["sizes of residuals, round 1"] > 0.999
+    if row_bound == math.inf:
+        assert most["feature 1"] > 0.999
+
+
+def test_rows_beyond_the_most_are_in_no_sum():
+    x, y = table(n=40)
+    whose = np.arange(40) % 10
+    kept = np.arange(40) < 20
+    tables = [rows_of(x, y, math.inf, whose, 2), rows_of(x[kept], y[kept], math.inf, whose[kept], 2)]
+    tables.append(rows_of(np.where(kept[:, None], x, 9.0), np.where(kept[:, None], y, -9.0), math.inf, whose, 2))
+    mechanism = pursuit(Privacy(4.0, 1e-6), (12, 1), max_rows=2)
+    stages = mechanism.stages()
+    stage = next(stages)
+    for _ in range(3):
+        first, *others = (stage.statistic(one) for one in tables)
+        for other in others:
+            if isinstance(first, FixedPoint):
+                np.testing.assert_array_equal(first.to_float64(), other.to_float64())
+            else:
+                assert first == other
+        stage = stages.send(stage.mechanism.release(first, resolve_source(1), stage.name))
+
+
+def test_more_rows_of_a_person_than_sums_have_room_for_are_refused_at_once():
+    with pytest.raises(ValueError, match="max_rows must be at most"):
+        pursuit(Privacy(1.0, 1e-6), (12, 1), max_rows=1 << 20)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

@@ -16,10 +16,12 @@ from dpfast.releases.mechanism import release
 from dpfast.releases.score_regression import ScoreRegression
 from dpfast.releases.staged_regression import People, Public
 from dpfast.solvers import SmoothedHuber, SmoothedQuantile
+from dpfast.statistics.residuals import residual_bound
 from dpfast.statistics.rows import RowMap
 
 LOSSES = {"huber": SmoothedHuber(0.5), "median": SmoothedQuantile(0.5, 0.3), "quantile": SmoothedQuantile(0.9, 0.3)}
 BOUND_X, BOUND_Y = 2.0, 3.0
+MAX_ROWS = 3
 
 
 PATHS = {
@@ -43,8 +45,19 @@ def table(size=RESOLVED, seed=0, noise_of_outcomes=0.1):
     return x, x @ theta + noise_of_outcomes * rng.normal(size=(size.n_rows, 1)) + 0.5
 
 
-def staged(loss="huber", size=RESOLVED, *, adjacency="replace_one", epsilon=1.0, intercept=True, steps=None, rows=None):
+def staged(
+    loss="huber",
+    size=RESOLVED,
+    *,
+    adjacency="replace_one",
+    epsilon=1.0,
+    intercept=True,
+    steps=None,
+    rows=None,
+    several=False,
+):
     x, y = table(size) if rows is None else rows
+    is_public = adjacency == "replace_one" and not several
     mechanism = ScoreRegression(
         Privacy(epsilon, 1e-5, adjacency),
         (x.shape[1], 1),
@@ -53,15 +66,17 @@ def staged(loss="huber", size=RESOLVED, *, adjacency="replace_one", epsilon=1.0,
         RowMap(bound=BOUND_Y),
         n_steps=steps,
         fit_intercept=intercept,
-        public=Public(len(x) if adjacency == "replace_one" else None),
+        max_rows=MAX_ROWS if several else None,
+        public=Public(len(x) if is_public else None),
         loss=LOSSES[loss],
     )
-    people = People(io.open_table(x, y))
+    people = People(io.open_table(x, y), *((np.arange(len(x)) // 2, MAX_ROWS) if several else ()))
     return Staged(mechanism, replace(people, first=mechanism.sum_rows(people)))
 
 
-def part_of(query, x, y):
-    return part_of_person(query, People(io.open_table(np.atleast_2d(x), np.atleast_2d(y))))
+def part_of(query, x, y, several=False):
+    x, y = np.atleast_2d(x), np.atleast_2d(y)
+    return part_of_person(query, People(io.open_table(x, y), *((np.zeros(len(x)), MAX_ROWS) if several else ())))
 
 
 def people_at_random(rng, features, n=3):
@@ -134,10 +149,86 @@ def test_no_climb_finds_a_neighbour_that_moves_a_sum_of_scores_farther(loss, adj
         assert 0.4 < far <= 1.0 + 1e-9, query.name
 
 
+def persons_at_random(rng, features, n):
+    """People of one row to some that do not count: of unlike rows, of copies, and of rows that cancel."""
+    for _ in range(n):
+        k = int(rng.integers(1, MAX_ROWS + 3))
+        sizes = 10.0 ** rng.uniform(-2.0, 3.0, (2, k, 1))
+        x, y = sizes[0] * rng.normal(size=(k, features)), sizes[1] * rng.normal(size=(k, 1))
+        yield from ((x, y), (np.tile(x[:1], (k, 1)), np.tile(y[:1], (k, 1))), (np.tile(x[:1], (k, 1)), y), (x, -y))
+
+
+def farthest_persons(query):
+    """Copies of the rows that move a sum farthest: as many as count, and more."""
+    return [(np.tile(x, (k, 1)), np.tile(y, (k, 1))) for k in (3, 5) for x, y in farthest_people(query)]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(("loss", "intercept"), [("huber", True), ("median", False), ("quantile", True)])
+def test_no_person_moves_any_stage_beyond_its_part(loss, intercept, adjacency):
+    """With all their rows, of which three count."""
+    fit = staged(loss, Size(600, 3, ""), adjacency=adjacency, intercept=intercept, steps=2, epsilon=8.0, several=True)
+    rng, largest = np.random.default_rng(4), {}
+    for query in asked(fit, 0):
+        others = [*persons_at_random(rng, 3, 6), *farthest_persons(query), (np.zeros((1, 3)), [[0.6]])]
+        far = moved(query, [part_of(query, *one, several=True) for one in others])
+        assert far <= 1.0 + 1e-9, query.name
+        assert getattr(query.mechanism, "unit", "person") == "person"
+        largest[query.name] = far
+    # Three slopes as long as they get are beyond the clip of a step, but on the rarer side of a quantile.
+    is_uneven = loss == "quantile" and adjacency == "replace_one"
+    for name, far in largest.items():
+        shorter = (math.sqrt(MAX_ROWS) if name.startswith("scores") else 1.0) / 9.0 if is_uneven else 1.0
+        if "sizes" in name:
+            assert far > 0.999, name
+        elif "scores" in name:
+            assert far > 0.999 * (0.5 + 0.5 * shorter), name
+    assert sum("scores" in name for name in largest) >= 2
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_no_climb_finds_a_person_who_moves_a_sum_of_scores_farther(adjacency):
+    fit = staged("quantile", Size(600, 3, ""), adjacency=adjacency, steps=1, epsilon=8.0, several=True)
+    rng = np.random.default_rng(5)
+    for query in asked(fit, 0):
+        if query.name not in ("scores, step 1", "last level: scores, step 1"):
+            continue
+
+        def farthest(parameters, query=query):
+            pair = np.reshape(parameters, (2, 2, 4))
+            return moved(query, [part_of(query, one[:, :3], one[:, 3:], several=True) for one in pair])
+
+        far, _ = climb(farthest, 16, rng, restarts=1, screened=40)
+        assert 0.35 < far <= 1.0 + 1e-9, query.name
+
+
+def test_noise_is_for_the_rounding_of_all_of_a_persons_rows_and_levels_are_not_clipped():
+    fit = staged("quantile", Size(600, 3, ""), several=True, steps=1, epsilon=8.0)
+    told = {query.name: query for query in asked(fit, 0) if "scores" in query.name}
+    for query in told.values():
+        clip, step = query.clip, query.statistic.keywords["step"]
+        bound = residual_bound(clip, step, MAX_ROWS)
+        assert query.mechanism.scale * query.mechanism.mu == pytest.approx(2.0 * bound, rel=1e-12)
+    assert told["first level: scores, step 1"].clip == MAX_ROWS * fit.mechanism.longest_score
+    length = told["scores, step 1"].statistic.keywords["step"].longest
+    assert told["scores, step 1"].clip == length * fit.mechanism.longest_score * math.sqrt(MAX_ROWS)
+
+
+def test_a_persons_first_row_alone_is_in_a_count_of_residuals():
+    fit = staged("huber", Size(600, 3, ""), several=True, steps=1, epsilon=8.0)
+    query = next(one for one in asked(fit, 0) if one.name.startswith("sizes of residuals"))
+    rows = [[0.1, 0.2, 0.3], [9.0, 9.0, 9.0]]
+    one, two = (part_of(query, rows[:k], [[0.0], [3.0]][:k], several=True).vector for k in (1, 2))
+    np.testing.assert_array_equal(one, two)
+    assert np.count_nonzero(one) == 1
+
+
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*PATHS, "people have several rows"])
 def test_all_stages_together_keep_to_the_budget_and_use_it_up(path, intercept):
-    fit = staged("median", PATHS[path], adjacency="add_remove" if intercept else "replace_one", intercept=intercept)
+    several, size = path not in PATHS, PATHS.get(path, RESOLVED)
+    adjacency = "add_remove" if intercept else "replace_one"
+    fit = staged("median", size, adjacency=adjacency, intercept=intercept, several=several)
     whole = gaussian_mu(1.0, 1e-5)
     assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in asked(fit, 0)]) <= whole
 

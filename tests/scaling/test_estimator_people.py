@@ -67,3 +67,14 @@ def test_bad_groups_are_refused_before_anything_is_spent():
         with pytest.raises(ValueError, match=message):
             PrivateStandardScaler(epsilon, 1e-6, box_x=BOX, ledger=ledger).fit(x, None, *given)
     assert not ledger.releases
+
+
+def test_a_plan_is_for_people_who_have_so_many_rows():
+    options = {"epsilon": 1.0, "delta": 1e-6, "box_x": (0.0, 1.0), "adjacency": "add_remove"}
+    of_rows, of_people = (PrivateStandardScaler.plan(1000, 3, max_rows=most, **options) for most in (None, 4))
+    # Noise is for all rows of a person, and means are of as many.
+    assert of_people.scales["sum"] == pytest.approx(4.0 * of_rows.scales["sum"], rel=1e-9)
+    assert of_people.expected_error == pytest.approx(of_rows.expected_error, rel=1e-9)
+    assert of_people.needed_n == pytest.approx(of_rows.needed_n, abs=1)
+    with pytest.raises(ValueError, match="groups need a finite epsilon"):
+        PrivateStandardScaler.plan(1000, 3, max_rows=4, epsilon=np.inf, box_x=(0.0, 1.0))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from catalogue import of_rows
+from catalogue import of_people, of_rows
 
 from dpfast import SparseRegression
 
@@ -28,6 +28,10 @@ FITS = {
     "pursuit of one": pursuit(),
     "pursuit of two": pursuit(n_nonzero=2, adjacency="add_remove"),
     "pursuit within bounds": pursuit(n_nonzero=2, **BOUNDS),
+    "pursuit of people": of_people(pursuit().estimator, releases=None),
+    "pursuit of people within bounds that are found": of_people(
+        pursuit(bound_x="private", bound_y="private", adjacency="add_remove").estimator, releases=None
+    ),
     "pursuit by default": replace(pursuit(), estimator=SparseRegression(1.0, 1e-6, n_nonzero=1)),
     "support by scores": support("exponential"),
     "support of two by scores": support("exponential", n_nonzero=2),

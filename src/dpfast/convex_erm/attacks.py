@@ -136,6 +136,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=True):
         yield from (_classes_descent_attack(claim, copies) for copies in (1, 2))
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
+        yield _scores_descent_attack(claim, inference=False, copies=3)
         yield from (_margins_attack(claim, "gradient", classes) for classes in _CLASSES)
     for claim in claims(privacy):
         yield from (_margins_attack(claim, "objective", classes) for classes in _CLASSES)
@@ -186,8 +187,11 @@ def _classes_descent_attack(privacy: Privacy, copies: int) -> Attack:
     return _descent_attack(name, estimator, rows, labels, privacy, copies)
 
 
-def _scores_descent_attack(privacy: Privacy, *, inference: bool) -> Attack:
-    """Attack every step of a descent of scores, or all sums that errors are made of too: one outcome is far out."""
+def _scores_descent_attack(privacy: Privacy, *, inference: bool, copies: int = 1) -> Attack:
+    """Attack every step of a descent of scores, or all sums that errors are made of too: one outcome is far out.
+
+    Each person has so many copies of a row.
+    """
     estimator = ObjectivePerturbationRegressor(
         bound_x=1.0,
         bound_y=1000.0,
@@ -202,7 +206,8 @@ def _scores_descent_attack(privacy: Privacy, *, inference: bool) -> Attack:
     rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
     outcomes = np.append(1000.0, np.zeros(_OTHERS))
     name = "sums of curvatures and scores" if inference else "steps of descent of scores"
-    return _descent_attack(name, estimator, rows, outcomes, privacy)
+    name += " of people's rows" if copies > 1 else ""
+    return _descent_attack(name, estimator, rows, outcomes, privacy, copies)
 
 
 def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:

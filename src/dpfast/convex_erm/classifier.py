@@ -16,10 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dpfast import _arguments as check
-from dpfast import io, noise, plotting
+from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
+from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of, held
 from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effects
 from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
 from dpfast.convex_erm.plan import (
@@ -35,7 +35,7 @@ from dpfast.convex_erm.plan import (
 from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import explains_bounds
-from dpfast.estimator.inputs import check_people, columns_of
+from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
@@ -240,11 +240,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
-        if not check_people(groups, max_rows):
-            return self._fit(privacy, X, y, columns=columns_of(X))
-        self._check_takes_people(privacy)
-        return self._fit(privacy, X, y, groups, max_rows, unit="person", columns=columns_of(X))
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns_of(X))
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -505,13 +501,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         target: float = 0.5,
         spread: float = SPREAD,
         score: float = ACCURACY,
+        max_rows: int | None = None,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add to margins, before any data is touched; nothing is spent.
 
         Parameters
         ----------
-        n, n_features, spread
+        n, n_features, spread, max_rows
             As for `ObjectivePerturbationRegressor.plan`.
         target : float, default 0.5
             Error wanted, as a fraction of a margin of 1.
@@ -535,12 +532,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         >>> plan.expected_error < 0.2
         True
         """
-        return cls._planned(Asked(n, n_features, target, spread, score, "a margin of 1"), parameters)
+        return cls._planned(Asked(n, n_features, target, spread, score, "a margin of 1", max_rows), parameters)
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
-        if not self._descends(privacy, asked.n_features, asked.n):
+        if asked.max_rows is None and not self._descends(privacy, asked.n_features, asked.n):
             return super()._plan(privacy, asked)
-        calibrated = partial(self._descent, privacy, asked.n_features)
+        calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
         n_classes = len(self._declared_classes())
         return planned_descent(calibrated, asked.n, asked.target, asked.score, n_classes, "what classes differ by")
 
@@ -641,11 +638,6 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Whether descent is taken where it can be: standard errors share mu with it."""
         return self.inference or len(self._declared_classes()) > 2
 
-    @property
-    def _may_descend(self) -> bool:
-        is_plain = self._has_plain_loss and self.calibration == "sound" and self.delta > 0.0
-        return self.method != "objective" and is_plain
-
     def _descends(self, privacy: Privacy, n_features: int, n_rows: int) -> bool:
         """Choose the method, from public numbers."""
         if self.method == "gradient" or not self._may_descend:
@@ -659,8 +651,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
     ) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
-        rows = None if n_rows is None else public_rows(n_rows, self.adjacency)
-        _, rest = self._counts(privacy, n_rows, is_gaussian=True)
+        rows = self._known_rows(n_rows, max_rows)
+        _, rest = self._counts(privacy, rows, is_gaussian=True)
         return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows, max_rows)
 
     @property
@@ -736,40 +728,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return io.open_table(X, self._outcomes(_column_of_labels(y), self._declared_classes()).T)
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
-        if table.partitions is None:
-            table = io.open_table(*table.whole())
+        table = held(table)
         n_rows = table.count_rows()
-        if not self._descends(privacy, table.n_features, n_rows):
-            counts, _ = self._counts(privacy, n_rows, is_gaussian=False)
-            return self._counted(super()._summed(privacy, table), privacy, counts, table)
-        mechanism = self._descent(privacy, table.n_features, n_rows)
-        expected = None
-        if mechanism.n_rows is not None:
-            error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
-            expected = Expected(error, mechanism.n_rows)
-        return self._descending(
-            privacy, mechanism, People(self._as_descended(table), n_threads=self.n_threads), expected
-        )
-
-    def _sum(
-        self,
-        privacy: Privacy,
-        source: noise.BitSource,
-        X: Any,
-        y: Any,
-        groups: Any = None,
-        max_rows: int | None = None,
-    ) -> Summed:
-        if groups is None:
-            return super()._sum(privacy, source, X, y)
-        io.check_aligned(X=X, y=y, groups=groups)
-        table = self._opened(X, y)
-        if table.partitions is None:
-            table = io.open_table(*table.whole())
-        # How many rows there are is private, where a replaced person may have more or fewer.
-        mechanism = self._descent(privacy, table.n_features, None, max_rows)
-        people = People(self._as_descended(table), groups, max_rows, self.n_threads)
-        return self._descending(privacy, mechanism, people, None)
+        if self._descends(privacy, table.n_features, n_rows):
+            return self._descending(privacy, People(table, n_threads=self.n_threads))
+        counts, _ = self._counts(privacy, n_rows, is_gaussian=False)
+        return self._counted(super()._summed(privacy, table), privacy, counts, table)
 
     def _as_descended(self, table: io.Table) -> io.Table:
         """Return the table with outcomes as descent takes them: of several classes indicators, times weights."""
@@ -780,21 +744,18 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             return io.open_table(rows, np.maximum(outcomes, 0.0))
         return io.open_table(table.partitions.mapped(_indicators, table.n_features, table.n_outcomes))
 
-    def _descending(
-        self, privacy: Privacy, mechanism: NoisyDescent, people: People, expected: Expected | None
-    ) -> Summed:
+    def _descending(self, privacy: Privacy, people: People) -> Summed:
+        table, expected = people.table, None
+        n_rows = table.count_rows() if people.max_rows is None else None
+        mechanism = self._descent(privacy, table.n_features, n_rows, people.max_rows)
+        if mechanism.n_rows is not None:
+            error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
+            expected = Expected(error, mechanism.n_rows)
+        people = replace(people, table=self._as_descended(table))
         summed = Summed(Descent(mechanism), people, expected=expected)
         unit: Unit = "row" if people.max_rows is None else "person"
         counts, _ = self._counts(privacy, mechanism.n_rows, is_gaussian=True, unit=unit)
         return self._counted(summed, privacy, counts, people.table, people.groups)
-
-    def _check_takes_people(self, privacy: Privacy) -> None:
-        """Refuse people with several rows where no sum over people is released."""
-        if math.isinf(privacy.epsilon) or not self._may_descend or self.inference:
-            raise ValueError(
-                f"groups go with descent alone: a finite epsilon, delta > 0, {self._DESCENT_TAKES}, method 'auto' or "
-                "'gradient', and no constraint, penalty, ridge or inference"
-            )
 
     @property
     def _ratio(self) -> str | None:

@@ -34,6 +34,7 @@ from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
 from dpfast.releases.sandwich import Sandwich, exact_errors
+from dpfast.releases.staged_regression import People
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
@@ -66,6 +67,8 @@ class Asked(NamedTuple):
     score: float
     #: What the target is a fraction of.
     relative_to: str
+    #: Rows of a person, if people own several.
+    max_rows: int | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -180,6 +183,19 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         """Whether the loss is one that descent takes."""
 
     @property
+    def _may_descend(self) -> bool:
+        """Whether descent can be chosen. Bounds that are to be found leave the kind of loss as it is."""
+        is_plain = self._stand_in()._has_plain_loss and self.calibration == "sound" and self.delta > 0.0
+        return self.method != "objective" and is_plain
+
+    def _check_takes_people(self, privacy: Privacy) -> None:
+        if math.isinf(privacy.epsilon) or not self._may_descend or self.inference:
+            raise ValueError(
+                f"groups go with descent alone: a finite epsilon, delta > 0, {self._DESCENT_TAKES}, method 'auto' or "
+                "'gradient', and no constraint, penalty, ridge or inference"
+            )
+
+    @property
     def _has_plain_loss(self) -> bool:
         """Whether the objective is one that descent takes."""
         is_free = self.constraint is None and self.penalty is None and isinstance(self.ridge, str)
@@ -188,7 +204,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     @classmethod
     def _planned(cls, asked: Asked, parameters: Mapping[str, Any]) -> Plan:
         sizes, public = {"n": asked.n, "n_features": asked.n_features}, {"target": asked.target, "spread": asked.spread}
-        estimator, privacy = cls._planned_for(sizes, public, parameters)
+        estimator, privacy = cls._planned_for(sizes, public, parameters, asked.max_rows)
         score = check.share("score", asked.score, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(asked.n, 0.0, asked.target, 1, {}, score=score, expected_score=score)
@@ -196,10 +212,10 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
         """Plan for a finite epsilon."""
-        n, _, target, spread, score, relative_to = asked
+        n, score, spread = asked.n, asked.score, asked.spread
         calibrated = partial(self._calibrated, privacy, asked.n_features)
         scores = score, self._expected_score(calibrated(n), n, score, spread)
-        return planned(calibrated, n, target, spread, relative_to, scores)
+        return planned(calibrated, n, asked.target, spread, asked.relative_to, scores)
 
     @abstractmethod
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
@@ -239,12 +255,24 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         """Return what standard errors have of a budget, and the fit."""
         return split(privacy, is_gaussian=self._is_gaussian) if self.inference else (None, privacy)
 
-    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any) -> Summed:
+    def _sum(
+        self,
+        privacy: Privacy,
+        source: noise.BitSource,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        max_rows: int | None = None,
+    ) -> Summed:
+        if groups is not None:
+            io.check_aligned(X=X, y=y, groups=groups)
+            # Ids of a file are read once, as rows that are held in memory are.
+            groups = np.asarray(groups) if isinstance(groups, io.RowOwners) else groups
+            return self._descending(privacy, People(held(self._opened(X, y)), groups, max_rows, self.n_threads))
         table, (part, rest) = self._opened(X, y), self._split(privacy)
         if part is None:
             return self._summed(rest, table)
-        if table.partitions is None:
-            table = io.open_table(*table.whole())
+        table = held(table)
         summed, n_rows = self._summed(rest, table), public_rows(table.count_rows(), self.adjacency)
         sandwich = Sandwich(
             part,
@@ -253,6 +281,14 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         )
         mechanism = WithErrors(privacy, summed.mechanism, sandwich, n_rows)
         return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
+
+    def _known_rows(self, n_rows: int | None, max_rows: int | None) -> int | None:
+        """Return the number of rows if it is public: not where a replaced person may have more or fewer."""
+        return None if n_rows is None or max_rows is not None else public_rows(n_rows, self.adjacency)
+
+    @abstractmethod
+    def _descending(self, privacy: Privacy, people: People) -> Summed:
+        """Return what descent releases."""
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         calibrated = cache(partial(self._calibrated, privacy, table.n_features))
@@ -329,6 +365,11 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         check.nonnegative("ridge_", self.ridge_)
         if self.inference:
             self._check_errors()
+
+
+def held(table: io.Table) -> io.Table:
+    """Return a table that can be read again: partitions where they are, other rows in memory."""
+    return table if table.partitions is not None else io.open_table(*table.whole())
 
 
 def column_of(y: Any) -> NDArray[Any]:

@@ -33,14 +33,14 @@ class Regressor(Kind):
     KIND = "objective_perturbation_regressor"
     ESTIMATOR = ObjectivePerturbationRegressor
     RESULTS = results
-    FORM = RowsForm("one", example=(_FEATURES, 'days = "number"'))
+    FORM = RowsForm("one", people=True, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(
         examples={"bound_x": "2.0", "bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
     )
 
     def fit(self, model: ObjectivePerturbationRegressor, job: Job, progress: Progress | None) -> None:
         """Fit; of a squared loss from a stream, of others the rows are held in memory."""
-        model.fit(*job.data.tables(progress))
+        model.fit(*job.data.tables(progress), **job.data.people_options())
 
     def tables(self, model: ObjectivePerturbationRegressor, job: Job) -> dict[str, Table]:
         """Return coefficients."""
@@ -57,7 +57,7 @@ class Classifier(Kind):
     KIND = "objective_perturbation_classifier"
     ESTIMATOR = ObjectivePerturbationClassifier
     RESULTS = results
-    FORM = RowsForm("labels", example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'))
+    FORM = RowsForm("labels", people=True, example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'))
     CHANGES = Changes(
         values={"classes": Lists(Either((TEXT, INTEGER, NUMBER)))},
         optional=("classes",),
@@ -86,7 +86,7 @@ class Classifier(Kind):
     def fit(self, model: ObjectivePerturbationClassifier, job: Job, progress: Progress | None) -> None:
         """Fit, from rows in memory."""
         read = cache(partial(job.data.labelled, progress))
-        model.fit(Deferred(lambda: read()[0]), Deferred(lambda: read()[1]))
+        model.fit(Deferred(lambda: read()[0]), Deferred(lambda: read()[1]), **job.data.people_options())
 
     def tables(self, model: ObjectivePerturbationClassifier, job: Job) -> dict[str, Table]:
         """Return coefficients and classes."""

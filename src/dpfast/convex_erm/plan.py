@@ -145,14 +145,19 @@ def planned_descent(
     n_classes: int,
     relative_to: str,
 ) -> Plan:
-    """Plan noisy descent for n people; the mechanism is calibrated for a number of them."""
+    """Plan noisy descent for n people; the mechanism is calibrated for a number of them.
+
+    If people own several rows, they are taken to own as many as count.
+    """
+    mechanism = calibrated(n)
+    each = mechanism.max_rows or 1
 
     def lost(people: int) -> float:
-        return lost_share(calibrated(people).agreement(people), score, n_classes)
+        return lost_share(calibrated(people).agreement(people * each), score, n_classes)
 
-    mechanism, error, beyond = calibrated(n), lost(n), max(score - 1.0 / n_classes, 0.0)
+    error, beyond = lost(n), max(score - 1.0 / n_classes, 0.0)
     needed = least(lambda people: lost(people) <= target, MOST_ROWS_IF_PRIVATE)
-    notes = {"steps": float(mechanism.schedule(n).n_steps)}
+    notes = {"steps": float(mechanism.schedule(n * each).n_steps)}
     return Plan(n, error, target, needed, mechanism.scales, relative_to, notes, score, score - beyond * error)
 
 

@@ -15,7 +15,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import Asked, PerturbedObjective
+from dpfast.convex_erm.estimator import Asked, PerturbedObjective, held
 from dpfast.convex_erm.mechanism import Linear
 from dpfast.convex_erm.plan import (
     R2,
@@ -27,11 +27,10 @@ from dpfast.convex_erm.plan import (
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import explains_bounds
-from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of, refuse_people
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import public_rows
 from dpfast.releases.score_regression import ScoreLoss
 from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
@@ -177,8 +176,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             in them. Descent reads partitions in every step. For other losses the rows are held in memory.
         y : table of shape (n_rows,) or (n_rows, 1)
             Their outcomes, in the same order.
-        groups, max_rows
-            Refused: a person with several rows is for `MultiOutcomeRidge`, or give the mean of a person's rows.
+        groups : array of shape (n_rows,), optional
+            The owner of each row, if people may own several: the person is then the unit of privacy. It needs descent,
+            and no `inference`. Each person's slopes are summed and clipped as one.
+        max_rows : int, optional
+            Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
 
         Returns
         -------
@@ -190,8 +192,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        refuse_people(self, groups, max_rows)
-        return self._fit(self._checked(), X, y, columns=columns_of(X) | outcomes_of(X, y))
+        columns = columns_of(X) | outcomes_of(X, y)
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns)
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -222,6 +224,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         target: float = 0.1,
         spread: float = SPREAD,
         score: float = R2,
+        max_rows: int | None = None,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
@@ -239,6 +242,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             outcomes too, for the score.
         score : float, default 0.5
             Assumed R^2 without privacy.
+        max_rows : int, optional
+            Rows of a person, if people own several: everybody is taken to own that many.
         **parameters
             The estimator's own: epsilon, delta, bound_x, bound_y, ...
 
@@ -258,14 +263,13 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         >>> plan.expected_error < 0.1
         True
         """
-        return cls._planned(Asked(n, n_features, target, spread, score, "the outcomes' bound"), parameters)
+        return cls._planned(Asked(n, n_features, target, spread, score, "the outcomes' bound", max_rows), parameters)
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
         if not self._descends:
             return super()._plan(privacy, asked)
-        n, n_features, target, spread, score, relative_to = asked
-        calibrated = partial(self._descent, privacy, n_features)
-        return planned_scores(calibrated, n, target, spread, score, relative_to)
+        calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
+        return planned_scores(calibrated, asked.n, asked.target, asked.spread, asked.score, asked.relative_to)
 
     @property
     def _is_loss_of_descent(self) -> bool:
@@ -274,32 +278,34 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     @property
     def _descends(self) -> bool:
         """Choose the method, from what was declared."""
-        if self.method != "auto":
-            return self.method == "gradient"
-        # Bounds that are to be found leave the kind of loss as it is.
-        return self.delta > 0.0 and self.calibration == "sound" and self._stand_in()._has_plain_loss
+        return self.method == "gradient" or self._may_descend
 
     @property
     def _is_gaussian(self) -> bool:
         return self._descends
 
-    def _descent(self, privacy: Privacy, n_features: int, n_rows: int) -> ScoreDescent:
+    def _descent(
+        self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
+    ) -> ScoreDescent:
         return ScoreDescent.of(
             privacy,
             cast("ScoreLoss", self._resolved_loss),
             (float(self.bound_x), float(self.bound_y)),
             n_features,
-            public_rows(n_rows, self.adjacency),
+            self._known_rows(n_rows, max_rows),
             fit_intercept=self.fit_intercept,
+            max_rows=max_rows,
         )
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         if not self._descends:
             return super()._summed(privacy, table)
-        if table.partitions is None:
-            table = io.open_table(*table.whole())
-        mechanism = self._descent(privacy, table.n_features, table.count_rows())
-        people = People(table, n_threads=self.n_threads)
+        return self._descending(privacy, People(held(table), n_threads=self.n_threads))
+
+    def _descending(self, privacy: Privacy, people: People) -> Summed:
+        table = people.table
+        n_rows = table.count_rows() if people.max_rows is None else None
+        mechanism = self._descent(privacy, table.n_features, n_rows, people.max_rows)
         people = replace(people, first=mechanism.steps.sum_rows(people))
         rows = mechanism.steps.public.n_rows
         expected = None if rows is None else Expected(mechanism.relative_error(rows), rows)

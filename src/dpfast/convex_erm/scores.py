@@ -39,8 +39,9 @@ class ScoreDescent(StepsOf[Regression]):
         n_rows: int | None,
         *,
         fit_intercept: bool,
+        max_rows: int | None = None,
     ) -> ScoreDescent:
-        """Return it for rows and outcomes within bounds, as many as is public."""
+        """Return it for rows and outcomes within bounds, as many as is public; at most `max_rows` of a person."""
         row_map, outcome_map = (RowMap(bound=bound) for bound in bounds)
         steps = ScoreRegression(
             privacy,
@@ -49,6 +50,7 @@ class ScoreDescent(StepsOf[Regression]):
             row_map,
             outcome_map,
             fit_intercept=fit_intercept,
+            max_rows=max_rows,
             public=Public(n_rows),
             loss=loss,
         )

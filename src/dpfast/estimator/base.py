@@ -699,7 +699,11 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     @classmethod
     def _planned_for(
-        cls, sizes: Mapping[str, object], positives: Mapping[str, object], parameters: Mapping[str, Any]
+        cls,
+        sizes: Mapping[str, object],
+        positives: Mapping[str, object],
+        parameters: Mapping[str, Any],
+        max_rows: int | None = None,
     ) -> tuple[Self, Privacy]:
         """Check the request for a plan, and return the estimator to plan with, and its cost."""
         for name, size in sizes.items():
@@ -710,7 +714,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         privacy = estimator._checked()
         if estimator._stand_in() is not estimator:
             raise ValueError("plan knows no data: give it numbers, such as you expect, in the place of 'private'")
+        if check.optional(check.positive_integer, "max_rows", max_rows) is not None:
+            estimator._check_takes_people(privacy)
         return estimator, privacy
+
+    def _check_takes_people(self, privacy: Privacy) -> None:
+        """Refuse people with several rows, where these are not supported."""
 
     def _check_loaded(self) -> None:
         self._checked()

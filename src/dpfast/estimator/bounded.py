@@ -21,7 +21,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.estimator.base import Prepared, PrivateEstimator
 from dpfast.estimator.documentation import missing_bound
-from dpfast.estimator.inputs import in_order_of, limits_by_name
+from dpfast.estimator.inputs import check_people, in_order_of, limits_by_name
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import NoisySizes
@@ -116,6 +116,16 @@ class BoundedEstimator(PrivateEstimator):
             # What was declared stays as it was declared.
             self.__dict__ |= {name: one for name, one in vars(placed).items() if name not in ("box_x", "bound_y")}
         return self
+
+    def _fit_people(
+        self, *data: Any, groups: Any, max_rows: int | None, columns: Mapping[str, Any], **options: Any
+    ) -> Self:
+        """Fit people with a row each, or with several if there are groups."""
+        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(data[0], groups)
+        if not check_people(groups, max_rows):
+            return self._fit(privacy, *data, columns=columns, **options)
+        self._check_takes_people(privacy)
+        return self._fit(privacy, *data, groups, max_rows, unit="person", columns=columns, **options)
 
     def _with(self, bounds: dict[str, Any]) -> Self:
         """Return a copy with other bounds, which shares the ledger."""

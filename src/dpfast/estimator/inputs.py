@@ -206,12 +206,3 @@ def check_people(groups: object, max_rows: object) -> bool:
         raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
     check.positive_integer("max_rows", max_rows)
     return True
-
-
-def refuse_people(estimator: object, groups: object, max_rows: object) -> None:
-    """Refuse people with several rows, of an estimator that releases no sum over people."""
-    if check_people(groups, max_rows):
-        raise ValueError(
-            f"groups do not go with {type(estimator).__name__}: give one row a person, such as the mean of their rows, "
-            "or use MultiOutcomeRidge"
-        )

@@ -86,9 +86,11 @@ class Rows:
         assert self.columns is not None
         return self.columns.encode(self.files, progress)
 
-    def owners(self) -> RowOwners | None:
-        """Return the owner of each row, if people own several."""
-        return None if self.people is None else RowOwners(self.files, self.people.id)
+    def people_options(self) -> dict[str, Any]:
+        """Return `groups` and `max_rows` of a fit, if people own several rows."""
+        if self.people is None:
+            return {}
+        return {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
 
     def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
         """Return rows and outcomes for estimators: a stream of both, or files of arrays."""

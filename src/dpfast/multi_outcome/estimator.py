@@ -375,9 +375,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         True
         """
         sizes = {"n": n, "n_features": n_features, "n_outcomes": n_outcomes}
-        sizes |= {} if max_rows is None else {"max_rows": max_rows}
         check.share("score", score, whole=True)
-        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters)
+        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters, max_rows)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
         if max_rows is not None or estimator.block_bounds is not None:

@@ -58,7 +58,7 @@ class MultiOutcome(Kind):
             features, outcomes = data.files
             model.fit(features, outcomes)
         else:
-            model.fit(data.encoded(progress), None, groups=data.owners(), max_rows=data.max_rows)
+            model.fit(data.encoded(progress), None, **data.people_options())
 
     def tables(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Table]:
         """Return coefficients, their errors and limits."""

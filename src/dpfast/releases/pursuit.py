@@ -17,6 +17,10 @@ other picks and the noise of all other releases (privacy/picks.py), whatever ear
 that were picked are no candidates, on either of two neighbouring tables.
 
 Every clip, map and coefficient is a function of earlier releases and public numbers, fixed before rows are read again.
+
+*People with several rows.* The first `max_rows` of a person count, k at most. The person's part in the sums of a
+feature is that of their rows, of a norm of k m at most: the same proof with k m for m. In a histogram of sizes the
+person's first row counts. Moments and the fit are those of people (`JointMoments`, `StagedRegression`).
 """
 
 from __future__ import annotations
@@ -38,14 +42,17 @@ from dpfast.kernels.columns import Rows, SparseBlock, kept, numbers_of
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise import BitSource
-from dpfast.privacy import Adjacency, Privacy, parts_of, range_mu, score_rate, split_with_picks
+from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
+from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Drawn, Mechanism, Query, SingleRelease, Stages, within
-from dpfast.releases.moments import JointMoments, noisy_moments, weights_of
+from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.staged_regression import People, Public, StagedRegression
 from dpfast.solvers.bounds import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound
+from dpfast.statistics.gram import sum_of_parts
+from dpfast.statistics.residuals import check_most_rows
 from dpfast.statistics.rows import MapIntoRoom, RowMap
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
 from dpfast.statistics.sizes import Sizes, size_counts
@@ -73,10 +80,21 @@ class PursuedRows:
     #: Clipped to their bound.
     outcomes: FloatArray
     n_threads: int | None = None
+    #: Of the people that rows belong to, and the most rows of one that count, if people have several.
+    groups: Any = None
+    max_rows: int | None = None
     _columns: dict[int, FloatArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: io.Table, row_map: RowMap, outcome_map: RowMap, n_threads: int | None) -> Self:
+    def of(
+        cls,
+        table: io.Table,
+        row_map: RowMap,
+        outcome_map: RowMap,
+        n_threads: int | None,
+        groups: Any = None,
+        max_rows: int | None = None,
+    ) -> Self:
         """Read the outcomes, and check that all are finite: a later failure would cost budget and give no reason."""
         blocks = [np.empty((0, table.n_outcomes))]
         for x, y in table.blocks(map_y=outcome_map):
@@ -86,7 +104,24 @@ class PursuedRows:
         outcomes = np.concatenate(blocks)
         if not np.isfinite(outcomes).all():
             raise check.not_finite("y")
-        return cls(table, row_map, outcomes, n_threads)
+        rows = cls(table, row_map, outcomes, n_threads, groups, max_rows)
+        if rows._whose is not None and rows._whose.n_rows != len(outcomes):
+            raise ValueError("groups must have one id a row: X has another number of rows")
+        return rows
+
+    @cached_property
+    def _whose(self) -> io.People | None:
+        return None if self.max_rows is None else io.people(self.groups, self.max_rows, ordered=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of sums of rows."""
+        return {"groups": self.groups, "max_rows": self.max_rows, "n_threads": self.n_threads}
+
+    def counting(self, rows: FloatArray) -> FloatArray:
+        """Return the rows, with zeros in those that do not count."""
+        kept = None if self._whose is None else self._whose.kept()
+        return rows if kept is None else np.where(kept[:, None], rows, 0.0)
 
     def count(self) -> int:
         """Count the rows, and check that all entries are numbers: some rows are read only after the first draw."""
@@ -124,7 +159,7 @@ class PursuedRows:
         """Return the rows of some features, with the residuals as outcomes, for their fit."""
         columns = self.columns(features)
         table = io.Table(columns.shape[1], self.outcomes.shape[1], arrays=(columns, self.residuals(features, theta)))
-        return People(table, n_threads=self.n_threads)
+        return People(table, self.groups, self.max_rows, self.n_threads)
 
 
 @dataclass(frozen=True)
@@ -135,6 +170,9 @@ class PursuedParts:
     row_map: RowMap
     outcome_map: RowMap
     n_threads: int | None = None
+    #: If people have several rows: the ids in the parts, and the most rows of a person that count.
+    groups: Any = None
+    max_rows: int | None = None
 
     def count_rows(self) -> int:
         """Count the rows, and check that all their entries are numbers."""
@@ -143,7 +181,8 @@ class PursuedParts:
     def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
         """Add up a statistic of every part's rows."""
         maps = self.row_map, self.outcome_map
-        return self.table.reduce(partial(_of_part, statistic, maps, self.n_threads or 1), operator.add)
+        function = partial(_of_part, statistic, maps, self.n_threads or 1, self.max_rows)
+        return self.table.reduce(function, _added, groups=self.groups)
 
 
 @dataclass(frozen=True)
@@ -173,12 +212,22 @@ def _all_finite(rows: NDArray[Any]) -> bool:
         return bool(np.isfinite(rows.sum(dtype=np.float64)) or np.isfinite(rows).all())
 
 
+def _added(one: Any, other: Any) -> Any:
+    """Add sums over parts; nobody is in two of them."""
+    return sum_of_parts(one, other) if isinstance(one, Gram) else operator.add(one, other)
+
+
 def _of_part(
-    statistic: Callable[[PursuedRows], Any], maps: tuple[RowMap, RowMap], n_threads: int, table: io.Table, groups: None
+    statistic: Callable[[PursuedRows], Any],
+    maps: tuple[RowMap, RowMap],
+    n_threads: int,
+    max_rows: int | None,
+    table: io.Table,
+    groups: Any,
 ) -> Any:
     if table.is_read_once or table.is_unordered:
         table = io.open_table(*table.whole())
-    return statistic(PursuedRows.of(table, *maps, n_threads))
+    return statistic(PursuedRows.of(table, *maps, n_threads, groups, max_rows))
 
 
 class Pursued(NamedTuple):
@@ -201,6 +250,7 @@ class FeaturePick(SingleRelease):
     #: Features and outcomes, and the features that are no candidates.
     shape: tuple[int, int]
     picked: tuple[int, ...] = ()
+    unit: Unit = "row"
 
     @classmethod
     def calibrate(
@@ -211,11 +261,13 @@ class FeaturePick(SingleRelease):
         shape: tuple[int, int],
         n_rows: int | None,
         picked: tuple[int, ...] = (),
+        max_rows: int | None = None,
     ) -> Self:
-        """Calibrate for a bound on a person's part in a feature's sums; `n_rows` is None if it is private."""
+        """Calibrate for a bound on a row's part in a feature's sums; `n_rows` is None if it is private."""
         error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, shape[1])
-        rate = score_rate(length, 2.0 * part, error, adjacency=adjacency)
-        return cls(length, adjacency, rate, shape, picked)
+        of_person = part if max_rows is None else part * max_rows * ROUND_UP
+        rate = score_rate(length, 2.0 * of_person, error, adjacency=adjacency)
+        return cls(length, adjacency, rate, shape, picked, "row" if max_rows is None else "person")
 
     @cached_property
     def privacy(self) -> Privacy:
@@ -241,7 +293,8 @@ class FeaturePick(SingleRelease):
         pick.update(-scores[candidates])
         feature = np.array(candidates[pick.index], np.int64)
         mu = range_mu(self.length)
-        return Drawn("exponential mechanism", {"feature": feature}, mu=mu, log_range=self.length)
+        values = {"feature": feature}
+        return Drawn("exponential mechanism", values, mu=mu, log_range=self.length, unit=self.unit)
 
 
 @dataclass(frozen=True)
@@ -266,6 +319,8 @@ class Pursuit(Mechanism[Pursued]):
         Share of the budget for the picks.
     by_mu : bool
         Whether the budget is a part of one shared by mu. All of it must then be Gaussian.
+    max_rows : int, optional
+        Most rows of a person, if people have several.
     """
 
     privacy: Privacy
@@ -277,6 +332,11 @@ class Pursuit(Mechanism[Pursued]):
     n_rows: int | None
     selection_share: float
     by_mu: bool = False
+    max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        # Here, as the fit comes after releases.
+        check_most_rows(self.max_rows)
 
     def stages(self) -> Stages[Pursued]:
         """Yield one query after the other."""
@@ -284,7 +344,7 @@ class Pursuit(Mechanism[Pursued]):
         picked: tuple[int, ...] = ()
         theta = np.zeros((0, self.shape[1]))
         for number in range(1, self.size + 1):
-            counts = NoisySum.of_counts(parts.sizes, 1, bins.n_bins)
+            counts = NoisySum.of_counts(parts.sizes, 1, bins.n_bins, unit=self.unit)
             released = yield _query(
                 f"sizes of residuals, round {number}", counts, _count, bins=bins, features=picked, theta=theta
             )
@@ -320,7 +380,13 @@ class Pursuit(Mechanism[Pursued]):
         """Return the mechanism that picks a feature by clipped residuals."""
         part = part_bound(self.entry_bound, clip, self.shape[1])
         length = self._parts.pick
-        return FeaturePick.calibrate(length, self.privacy.adjacency, part, self.shape, self.n_rows, picked)
+        adjacency = self.privacy.adjacency
+        return FeaturePick.calibrate(length, adjacency, part, self.shape, self.n_rows, picked, self.max_rows)
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data the noise protects."""
+        return "row" if self.max_rows is None else "person"
 
     @cached_property
     def fit(self) -> StagedRegression:
@@ -332,6 +398,7 @@ class Pursuit(Mechanism[Pursued]):
             (radius, self.outcome_bound),
             RowMap(bound=radius),
             RowMap(bound=self.outcome_bound),
+            max_rows=self.max_rows,
             public=Public(self.n_rows),
         )
 
@@ -362,7 +429,10 @@ class Pursuit(Mechanism[Pursued]):
     def _moments(self, part: Privacy, radius: float, clip: float, n_features: int) -> JointMoments:
         shape = n_features, self.shape[1]
         radii = rounded_bound(radius, shape[0]), rounded_bound(clip, shape[1])
-        return JointMoments.calibrate(part, radii, shape, weights_of(_BLOCKS, shape, *radii))
+        people = None
+        if self.max_rows is not None:
+            people = DeclaredPeople.of(self.max_rows, (None, None), radius, clip, shape)
+        return JointMoments.calibrate(part, radii, shape, weights_of(_BLOCKS, shape, *radii), people=people)
 
 
 class _Parts(NamedTuple):
@@ -409,14 +479,15 @@ def _of_fit(rows: PursuedRows, query: Query, picked: tuple[int, ...], theta: Flo
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:
-    residuals = rows.residuals(features, theta)
-    return size_counts(io.open_table(residuals), Sizes(rows=True, bins=bins), n_threads=rows.n_threads)
+    residuals, sizes = io.open_table(rows.residuals(features, theta)), Sizes(rows=True, bins=bins)
+    first = None if rows.max_rows is None else 1
+    return size_counts(residuals, sizes, groups=rows.groups, max_rows=first, n_threads=rows.n_threads)
 
 
 def _score(
     rows: PursuedRows, entry_bound: float, clip: float, features: tuple[int, ...], theta: FloatArray
 ) -> FixedPoint:
-    residuals = rows.residuals(features, theta)
+    residuals = rows.counting(rows.residuals(features, theta))
     return residual_scores(rows.table, residuals, rows.row_map, entry_bound, clip, rows.n_threads)
 
 
@@ -429,4 +500,4 @@ def _sum_residuals(
     theta: FloatArray,
 ) -> Gram:
     residuals = rows.residuals(features, theta)
-    return gram(rows.columns(picked), residuals, bound_x=radius, bound_y=clip, n_threads=rows.n_threads)
+    return gram(rows.columns(picked), residuals, bound_x=radius, bound_y=clip, **rows.options)

@@ -20,6 +20,11 @@ Maps, lengths and coefficients are functions of earlier releases and public numb
 again, and every release is calibrated for its part as if it were alone. Whatever was released before, one person
 changes one bin of each histogram, or two, and moves a sum of scores by `residual_bound` of its clip, or twice that. So
 the releases compose adaptively to the whole as those of `StagedRegression` do.
+
+A person may have several rows, of which the first `max_rows` count. The person's part of a sum is that of their rows'
+parts, clipped as a whole: the same proof, with the person for the row. In steps the clip is the root of `max_rows`
+times that of a row. In levels it is `max_rows` times that of a row, so that it never binds and moves no quantile. In a
+histogram of the sizes of residuals the person's first row counts, and this person alone decides which that is.
 """
 
 from __future__ import annotations
@@ -52,6 +57,8 @@ _FIRST, _LAST, _FIRST_STEPS, _LAST_STEPS, _SIZES = 0.08, 0.12, 8, 5, 0.1
 _CALM = 0.5
 #: Share of the largest second derivative: expected if half the people are on either side, its deviation, and the least.
 _CURVATURE, _UNSURE, _LEAST = 0.6, 0.3, 0.05
+#: The clip of a person with several rows grows as this power of the most rows of one, as in the descent of classes.
+_SEVERAL = 0.5
 #: Half-octaves of the sizes of residuals that are counted, up to twice the size at which scores reach their bound.
 _TOLD_APART = 7
 #: Expected values: the share of the steps' budget for late ones, and the ratio of errors to those with normal rows.
@@ -60,7 +67,7 @@ _LATE, _WORSE = 0.75, 2.0
 
 @dataclass(frozen=True)
 class ScoreRegression(StagedRegression):
-    """The mechanism, for one outcome of people with one row each: `loss` instead of squares."""
+    """The mechanism, for one outcome: `loss` instead of squares."""
 
     loss: ScoreLoss = field(kw_only=True)
 
@@ -68,14 +75,16 @@ class ScoreRegression(StagedRegression):
         """Return the expected error of predictions from noise: infinite if no coefficients are fitted.
 
         In whitened coordinates a part is as long as a row, of the mean square k, times the longest score. The error of
-        predictions is that of k coefficients: the noise divided by the mean second derivative, `curvature`.
+        predictions is that of k coefficients: the noise divided by the mean second derivative, `curvature`. People with
+        several rows are taken to have `max_rows` each.
         """
         if self.is_few(people):
             return math.inf
         entries = self.shape[0] + self.fit_intercept
         steepest = curvature * self.loss.second_derivative_bound()
         share = _LATE * self._shares(people).steps * (1.0 - (_FIRST + _LAST) * self.fit_intercept)
-        noise = self.longest_score * self.unit_deviation / (people * steepest * math.sqrt(share))
+        rows = people * (self.max_rows or 1)
+        noise = self.longest_score * self.stretch * self.unit_deviation / (rows * steepest * math.sqrt(share))
         return _WORSE * entries * noise
 
     def is_few(self, people: float) -> bool:
@@ -110,6 +119,11 @@ class ScoreRegression(StagedRegression):
         return own.threshold if isinstance(own, SmoothedHuber) else max(own.level, 1.0 - own.level)
 
     @property
+    def stretch(self) -> float:
+        """Clip of a person's part of a step over that of a row."""
+        return math.pow(self.max_rows or 1, _SEVERAL)
+
+    @property
     def evenness(self) -> float:
         """The share of people on the rarer side of the level, over a half."""
         own = self.loss
@@ -140,12 +154,13 @@ class _ScoreFit(Fit):
             theta[-1] = yield from self.level("first level", first, self._as_summed(theta, coordinates), _FIRST_STEPS)
         length, kept = self._weighed(lengths, len(theta))
         longest, weighed = math.hypot(length, float(mechanism.fit_intercept)), _times(coordinates, kept)
-        clip, unit = longest * mechanism.longest_score, self._unit_of_scores
+        clip, unit = longest * mechanism.longest_score * mechanism.stretch, self._unit_of_scores
         curved, curvature = weighed, 0.0
         how = descent.steps(weighed, self.rows, most=mechanism.most, asked=mechanism.n_steps)
         later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
         each = parts_of(parts.steps, [1.0] * how.n_steps)
-        loudness = math.sqrt(len(theta)) * NoisySum.calibrate(each[0], longest, (1,)).deviation / (self.people * kept)
+        loud = NoisySum.calibrate(each[0], longest * mechanism.stretch, (1,), unit=mechanism._unit)
+        loudness = math.sqrt(len(theta)) * loud.deviation / (self.rows * kept)
         for number, part in enumerate(each):
             coef = self._as_summed(position.theta, coordinates)
             position = position._replace(theta=self._kept(coef) * position.theta)
@@ -159,7 +174,8 @@ class _ScoreFit(Fit):
                 rows = self.rows * kept * curvature
                 how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
             step = self._score_step(position.theta, coordinates, longest)
-            sums = NoisySum.calibrate(part, residual_bound(clip, step), theta.shape)
+            bound = residual_bound(clip, step, mechanism.max_rows)
+            sums = NoisySum.calibrate(part, bound, theta.shape, unit=mechanism._unit)
             released = yield Query(f"scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip)
             position = descent.stepped(position, how, released.values["sum"] / unit, sums.deviation / unit)
         assert parts.last_sizes is not None
@@ -189,16 +205,18 @@ class _ScoreFit(Fit):
         coef = self._kept(coef) * coef
         sizes, steps = parts_of(part, [_SIZES, 1.0 - _SIZES])
         curvature = max(least, (yield from self._curvature(f"{name}: sizes of residuals", sizes, coef)))
-        clip, most = mechanism.longest_score, own * 2.0 * self._largest
+        clip, most = mechanism.longest_score * (mechanism.max_rows or 1), own * 2.0 * self._largest
         late = np.zeros(1)
         for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
             step = self._of_constant(coef, scores=True)
-            sums = NoisySum.calibrate(each, residual_bound(clip, step), (1, 1))
+            bound = residual_bound(clip, step, mechanism.max_rows)
+            sums = NoisySum.calibrate(each, bound, (1, 1), unit=mechanism._unit)
             released = yield Query(
                 f"{name}: scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip
             )
-            damping = min(1.0, _CALM * mechanism.evenness * self.people * clip / sums.deviation)
-            slope = curvature * mechanism.loss.second_derivative_bound() * self.people
+            longest = self.rows * mechanism.longest_score
+            damping = min(1.0, _CALM * mechanism.evenness * longest / sums.deviation)
+            slope = curvature * mechanism.loss.second_derivative_bound() * self.rows
             moved = np.clip(coef[-1] + damping * released.values["sum"][0] / slope, -most, most)
             coef = np.vstack([coef[:-1], moved])
             if number >= n_steps // 2:
@@ -226,7 +244,8 @@ class _ScoreFit(Fit):
         reach = loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
         top = math.ceil(2.0 * math.log2(2.0 * reach))
         step = self._of_constant(self._kept(coef) * coef, scores=False)
-        counts, edges, deviation = yield from self._residual_sizes(name, part, step, (top - _TOLD_APART, top))
+        octaves = top - _TOLD_APART, top
+        counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves, of_first_rows=True)
         slopes = loss.second_derivative(edges * 2.0**-0.25, 0.0) / loss.second_derivative_bound()
         slopes[0], slopes[-1] = 1.0, 0.0
         # People are counted from either end: the mean has half the variance.

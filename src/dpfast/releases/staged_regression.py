@@ -54,7 +54,14 @@ from dpfast.solvers.inference import Evidence
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units
 from dpfast.statistics import Gram, gram, rounded_bound
-from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sizes, residual_sums, squares_bound
+from dpfast.statistics.residuals import (
+    ResidualStep,
+    check_most_rows,
+    residual_bound,
+    residual_sizes,
+    residual_sums,
+    squares_bound,
+)
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import Sizes, size_counts
 
@@ -105,6 +112,11 @@ class People:
         is_known = isinstance(self.groups, io.PersonIds)
         whose = self.groups if is_known else io.people(self.groups, self.max_rows)
         return {"whose": whose, "max_rows": self.max_rows, "n_threads": self.n_threads}
+
+    @cached_property
+    def first_rows(self) -> People:
+        """The same people, each with their first row alone."""
+        return self if self.max_rows is None else replace(self, max_rows=1, first=None)
 
     def count_rows(self) -> int:
         """Count the rows that count."""
@@ -182,6 +194,9 @@ class StagedRegression(Mechanism[Regression]):
     max_rows: int | None = None
     bound_xx: float | None = None
     public: Public = _NOTHING
+
+    def __post_init__(self) -> None:
+        check_most_rows(self.max_rows)
 
     @property
     def scales(self) -> Mapping[str, float]:
@@ -469,11 +484,15 @@ class Fit:
         return 2.0 * longest * self.mechanism.radii[1] * (self.mechanism.max_rows or 1)
 
     def _residual_sizes(
-        self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int]
+        self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], *, of_first_rows: bool = False
     ) -> Generator[Query, Release, tuple[FloatArray, FloatArray, float]]:
-        """Count people by the size of their part of a sum; return counts (the last of all beyond), sizes and noise."""
+        """Count people by the size of their part of a sum, or of their first row's.
+
+        Returns the counts (the last of all beyond), sizes and noise.
+        """
         mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
-        released = yield Query(name, mechanism, partial(_count_residuals, step=step, octaves=octaves))
+        statistic = partial(_count_residuals, step=step, octaves=octaves, of_first_rows=of_first_rows)
+        released = yield Query(name, mechanism, statistic)
         edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
         return released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation
 
@@ -854,7 +873,10 @@ def _count_rows(people: People, sizes: Sizes, row_map: RowMap) -> FixedPoint:
     return size_counts(people.table, sizes, map_x=row_map, **people.options)
 
 
-def _count_residuals(people: People, step: ResidualStep, octaves: tuple[int, int]) -> FixedPoint:
+def _count_residuals(
+    people: People, step: ResidualStep, octaves: tuple[int, int], *, of_first_rows: bool
+) -> FixedPoint:
+    people = people.first_rows if of_first_rows else people
     counts = residual_sizes(people.table, step, octaves, **people.residual_options)
     return FixedPoint.from_integers(counts[None, :], 0)
 

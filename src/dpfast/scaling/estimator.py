@@ -20,7 +20,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
-from dpfast.estimator.inputs import check_people, columns_of, rows_to_predict
+from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy
@@ -141,13 +141,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(X, groups)
         options: dict[str, Any] = {"columns": columns_of(X), "opened": _without_outcomes}
-        if not check_people(groups, max_rows):
-            return self._fit(privacy, X, y, **options)
-        if math.isinf(privacy.epsilon):
-            raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
-        return self._fit(privacy, X, y, groups, max_rows, unit="person", **options)
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, **options)
 
     @quiet
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -225,7 +220,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         return Estimates({"feature": features}, columns, self._header(level=level, target="table"))
 
     @classmethod
-    def plan(cls, n: int, n_features: int, *, target: float = 0.01, **parameters: Any) -> Plan:
+    def plan(
+        cls, n: int, n_features: int, *, target: float = 0.01, max_rows: int | None = None, **parameters: Any
+    ) -> Plan:
         """Say what error privacy will add to the means, before any data is touched; nothing is spent.
 
         Parameters
@@ -236,6 +233,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             Width of X.
         target : float, default 0.01
             Error wanted, as a fraction of half the width of a feature's limits.
+        max_rows : int, optional
+            Rows of a person, if people own several: everybody is taken to own that many.
         **parameters
             The estimator's own: epsilon, delta, box_x, ...
 
@@ -251,12 +250,14 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         >>> plan.expected_error < 0.01
         True
         """
-        estimator, privacy = cls._planned_for({"n": n, "n_features": n_features}, {"target": target}, parameters)
+        sizes = {"n": n, "n_features": n_features}
+        estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters, max_rows)
         if math.isinf(privacy.epsilon):
             return Plan.from_error(n, 0.0, target, {})
         limits_of(estimator.box_x, n_features)
-        scales = PairSums.calibrate(privacy, n_features).scales
-        error, needed = scales["sum"] / n, max(1, math.ceil(scales["sum"] / target))
+        scales = PairSums.calibrate(privacy, n_features, max_rows).scales
+        noise_of_row = scales["sum"] / (max_rows or 1)
+        error, needed = noise_of_row / n, max(1, math.ceil(noise_of_row / target))
         return Plan(n, min(error, 1.0), target, needed, scales, "half the width of a feature's limits")
 
     @property
@@ -279,6 +280,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         check_box(self.box_x)
         check.boolean("with_mean", self.with_mean)
         check.boolean("with_std", self.with_std)
+
+    def _check_takes_people(self, privacy: Privacy) -> None:
+        if math.isinf(privacy.epsilon):
+            raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
 
     def _measured(self, X: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
         return Measured(X, None, groups=groups, max_rows=max_rows)

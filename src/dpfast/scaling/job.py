@@ -28,7 +28,7 @@ class Scaler(Kind):
     KIND = "private_standard_scaler"
     ESTIMATOR = PrivateStandardScaler
     RESULTS = results
-    FORM = RowsForm("none", limits=True, example=(_FEATURES, ""))
+    FORM = RowsForm("none", people=True, limits=True, example=(_FEATURES, ""))
     CHANGES = Changes(optional=("box_x",))
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Scaler(Kind):
     def fit(self, model: PrivateStandardScaler, job: Job, progress: Progress | None) -> None:
         """Fit, from a stream."""
         features, _ = job.data.tables(progress)
-        model.fit(features)
+        model.fit(features, **job.data.people_options())
 
     def tables(self, model: PrivateStandardScaler, job: Job) -> dict[str, Table]:
         """Return means and standard deviations."""

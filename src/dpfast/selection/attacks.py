@@ -11,7 +11,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, OddsShift, claims
 from dpfast.convex_erm import ObjectivePerturbationRegressor
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, Unit
 from dpfast.selection.mechanism import HeldOutPick, cost_of_outcomes, held_out
 from dpfast.solvers import Box
 
@@ -24,10 +24,11 @@ _PEOPLE = 100
 def attacks(privacy: Privacy) -> Iterator[Attack]:
     """Attack the pick among two models, whose costs one person held out moves as far apart as can be."""
     for claim in claims(privacy, delta=False):
-        yield _pick_attack(claim)
+        yield from (_pick_attack(claim, copies) for copies in (1, 3))
 
 
-def _pick_attack(privacy: Privacy) -> Attack:
+def _pick_attack(privacy: Privacy, copies: int) -> Attack:
+    """Attack the pick for people who have so many copies of a row each."""
     # Whatever noise is drawn in their fits, one predicts about x for everybody, and the other about -x.
     models = [
         ObjectivePerturbationRegressor(
@@ -48,14 +49,18 @@ def _pick_attack(privacy: Privacy) -> Attack:
     else:
         x[:2], y[:2] = 1.0, (1.0, math.sqrt(0.5) - 1.0)
         tables = [(x, y), (x[1:], y[1:])]
+    whose = None if copies == 1 else np.zeros(copies, np.intp)
+
+    def cost(model: ObjectivePerturbationRegressor, row: FloatArray, outcome: float) -> int:
+        return cost_of_outcomes(model, np.full(copies, outcome), np.tile(row, (copies, 1)), 1.0, whose)
+
     # The cost of each person for each model does not depend on the others held out.
     costs = [
-        np.array(
-            [[cost_of_outcomes(model, y[i : i + 1], x[i : i + 1], 1.0) for model in models] for i in range(len(y))]
-        )
+        np.array([[cost(model, row, outcome) for model in models] for row, outcome in zip(x, y, strict=True)])
         for x, y in tables
     ]
-    pick, source = HeldOutPick.calibrate(privacy), noise.SecureSource()
+    unit: Unit = "row" if copies == 1 else "person"
+    pick, source = HeldOutPick.calibrate(privacy, unit=unit), noise.SecureSource()
 
     def seen(neighbour: bool) -> FloatArray:
         each = costs[neighbour]
@@ -64,5 +69,6 @@ def _pick_attack(privacy: Privacy) -> Attack:
         return np.array(picked.values["index"], np.float64)
 
     moved = 2.0 if public_count else 1.0
-    name = f"estimator by costs of people held out, {privacy.adjacency}"
+    several = "" if copies == 1 else " with several rows"
+    name = f"estimator by costs of people{several} held out, {privacy.adjacency}"
     return Attack(name, pick.privacy, OddsShift(moved * pick.rate), seen, tuple(models), effort=_MORE)

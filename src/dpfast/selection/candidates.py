@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from dpfast._arrays import IntArray
 from dpfast._html import shortened
 from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.ledger import Ledger, Release, Reservation
-from dpfast.privacy import Privacy, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
+from dpfast.privacy import Privacy, Unit, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
 from dpfast.privacy.rounding import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
 
@@ -132,9 +133,17 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
 
 
 def fit(
-    candidate: Any, parts: Sequence[Privacy], seeds: Sequence[int | None], X: Any, y: Any
+    candidate: Any,
+    parts: Sequence[Privacy],
+    seeds: Sequence[int | None],
+    X: Any,
+    y: Any,
+    whose: IntArray | None = None,
+    max_rows: int | None = None,
 ) -> list[warnings.WarningMessage]:
     """Fit a candidate, with a part of the budget for each step; return its warnings.
+
+    `whose` has the number of each row's person, if people own several, of which `max_rows` count.
 
     They are not issued at once: warnings depend on released values, and turned into errors they would reveal these
     before they are paid for.
@@ -146,22 +155,37 @@ def fit(
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UtilityWarning)
-            candidate.fit(X, y)
+            candidate.fit(
+                X, y, **_of_steps(candidate, {} if whose is None else {"groups": whose, "max_rows": max_rows})
+            )
     finally:
         for step in steps:
             del step._shares_mu
     return said
 
 
+def _of_steps(candidate: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a fit, for every step of a pipeline."""
+    if not isinstance(candidate, Pipeline):
+        return dict(options)
+    names = [name for name, step in candidate.steps if isinstance(step, BoundedEstimator)]
+    return {f"{name}__{key}": value for name in names for key, value in options.items()}
+
+
 def allowance(
-    name: str, parts: Sequence[Privacy], reservation: Reservation | None = None, *, part: str | None = FITTED
+    name: str,
+    parts: Sequence[Privacy],
+    reservation: Reservation | None = None,
+    *,
+    unit: Unit,
+    part: str | None = FITTED,
 ) -> Ledger:
     """Return a ledger for the steps of a candidate, and for no other release.
 
     Each release is recorded, as it is made, in the common reservation of all candidates.
     """
     epsilon, delta = (math.fsum(getattr(one, name) for one in parts) for name in ("epsilon", "delta"))
-    ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic")
+    ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic", unit=unit)
     if reservation is not None:
         ledger._told = lambda release: reservation.add(replace(release, name=f"{name}: {release.name}", part=part))
     return ledger

@@ -16,6 +16,10 @@ both tables, and the pick has its epsilon given any models. If not, the models' 
 composed in sequence, and the pick is a function of them and of unchanged rows. The law of the split is the same for
 both tables. So, averaged over splits, the whole costs at most the larger of the two. The split is secret nonetheless:
 no output, not even an error, reveals who was held out.
+
+*People with several rows.* People are split, with all of their rows. The law of a uniform sample, and of coins, is the
+same for any order of people. A person's cost is the mean over their rows that count, rounded down: a number in [0, 1],
+and a function of that person's rows and of the model. So both proofs hold with the person for the row.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.states import StateEncoder
-from dpfast.privacy import Privacy, range_mu, score_rate
+from dpfast.privacy import Privacy, Unit, range_mu, score_rate
 from dpfast.releases.mechanism import Drawn, SingleRelease
 
 Scoring = Literal["accuracy", "squared_error"]
@@ -52,13 +56,14 @@ class HeldOutPick(SingleRelease):
     privacy: Privacy
     #: Of the exponential mechanism.
     rate: float
+    unit: Unit = "row"
 
     @classmethod
-    def calibrate(cls, privacy: Privacy) -> Self:
-        """Calibrate for costs in [0, 1]."""
+    def calibrate(cls, privacy: Privacy, *, unit: Unit = "row") -> Self:
+        """Calibrate for costs in [0, 1] of every one of these."""
         epsilon, _ = privacy.finite_target
         pure = Privacy(privacy.epsilon, 0.0, privacy.adjacency)
-        return cls(pure, score_rate(epsilon, 1.0, adjacency=privacy.adjacency))
+        return cls(pure, score_rate(epsilon, 1.0, adjacency=privacy.adjacency), unit)
 
     @property
     def scales(self) -> dict[str, float]:
@@ -83,7 +88,7 @@ class HeldOutPick(SingleRelease):
         # Exact: sums of fewer than 2^33 people are below 2^53 units.
         pick.update(np.array(statistic, np.float64) / _UNITS)
         mu = range_mu(self.privacy.epsilon)
-        return Drawn("exponential mechanism", {"index": np.array(pick.index)}, mu=mu, part=HELD_OUT)
+        return Drawn("exponential mechanism", {"index": np.array(pick.index)}, mu=mu, part=HELD_OUT, unit=self.unit)
 
 
 def count_held_out(n_rows: int, share: float) -> int:
@@ -99,14 +104,17 @@ def held_out(n_rows: int, share: float, source: noise.BitSource, *, public_count
     return np.flatnonzero(coins < round(share * _COINS))
 
 
-def cost_of_labels(model: Any, labels: Sequence[Any], rows: Any) -> int:
-    """Sum the cost of a classifier, in units: one for each person misclassified."""
+def cost_of_labels(model: Any, labels: Sequence[Any], rows: Any, whose: IntArray | None = None) -> int:
+    """Sum the cost of a classifier, in units: one for each person misclassified.
+
+    `whose` has the number of each row's person, if people own several.
+    """
     encoder = StateEncoder(model.classes_.tolist())
     said = encoder.codes(np.asarray(model.predict(rows)))
-    return int(np.count_nonzero(encoder.codes(labels) != said)) * _UNITS
+    return _of_people(np.where(encoder.codes(labels) != said, _UNITS, 0), whose)
 
 
-def cost_of_outcomes(model: Any, outcomes: FloatArray, rows: Any, bound_y: float) -> int:
+def cost_of_outcomes(model: Any, outcomes: FloatArray, rows: Any, bound_y: float, whose: IntArray | None = None) -> int:
     """Sum squared errors of outcomes within a bound on their norm, as shares of that squared and at most 1, in units.
 
     Outcome by outcome: a person's errors are added up in an order that no other row changes.
@@ -117,4 +125,14 @@ def cost_of_outcomes(model: Any, outcomes: FloatArray, rows: Any, bound_y: float
         squares += ((np.clip(truth, -bound_y, bound_y) - np.clip(said, -bound_y, bound_y)) / bound_y) ** 2
     # An error beyond the bound, and a prediction that overflowed, are as wrong as can be.
     shares = np.where(squares < 1.0, squares, 1.0)
-    return int(np.floor(shares * _UNITS).astype(np.int64).sum())
+    return _of_people(np.floor(shares * _UNITS).astype(np.int64), whose)
+
+
+def _of_people(costs: IntArray, whose: IntArray | None) -> int:
+    """Sum costs of rows, or the mean of each person's, rounded down."""
+    if whose is None:
+        return int(costs.sum())
+    _, places, sizes = np.unique(whose, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(sizes), np.int64)
+    np.add.at(sums, places, costs)
+    return int((sums // sizes).sum())

@@ -6,28 +6,28 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from dpfast import _arguments as check
 from dpfast import io, noise
-from dpfast._arrays import FloatArray
+from dpfast._arrays import FloatArray, IntArray
 from dpfast._html import card, grid, section
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn
 from dpfast.estimator.completion import Waiting
-from dpfast.estimator.inputs import columns_of
+from dpfast.estimator.inputs import check_people, columns_of
 from dpfast.estimator.page import spent_html
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
 from dpfast.ledger.release import header_of, releases_html
 from dpfast.ledger.reservation import apart
-from dpfast.privacy import Adjacency, Privacy, UtilityWarning
+from dpfast.privacy import Adjacency, Privacy, Unit, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
 from dpfast.selection.mechanism import (
@@ -171,6 +171,8 @@ def select(
     bound_y: float | None = None,
     test_size: float = 0.25,
     refit_share: float = 0.5,
+    groups: ArrayLike | None = None,
+    max_rows: int | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> Selection:
@@ -192,25 +194,31 @@ def select(
         epsilons of the steps set the proportions of their shares. Every candidate costs budget: list few and different
         ones.
     X : array or DataFrame of shape (n_rows, n_features)
-        One person a row.
+        One person a row, unless `groups` are given.
     y : array of shape (n_rows,) or (n_rows, n_outcomes)
         Their labels or outcomes.
     epsilon, delta : float
         Budget of everything together. Gaussian candidates (`MultiOutcomeRidge`, with delta above 0) share it by its
         square, so that k of them have about 1/sqrt(k) of it each; others have 1/k of it.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of rows is public.
+        Whether the number of people is public.
     scoring : {"accuracy", "squared_error"}, optional
         Cost of a held-out person: 1 for an error, or the squared error of the outcomes, no more than `bound_y` squared.
         The default depends on the kind of prediction.
     bound_y : float, optional
         For "squared_error": outcomes and predictions are clipped to [-bound_y, bound_y].
     test_size : float, default 0.25
-        Share of the rows held out.
+        Share of the people held out.
     refit_share : float, default 0.5
         Share of the budget kept for the last fit; 0 for none: the selected candidate is then the one fitted without the
         held-out rows. The best candidate at a small part of the budget is more regularised than the best at the whole
         budget.
+    groups : array of shape (n_rows,), optional
+        The owner of each row, if people may own several: the person is then the unit of privacy. All rows of a person
+        are in one part, and the cost of a person is the mean of that of their rows. Every candidate must take people
+        with several rows.
+    max_rows : int, optional
+        Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
     ledger : Ledger, optional
         The budget to pay from. Later fits of the selected estimator pay from it too.
     random_state : int, optional
@@ -262,37 +270,40 @@ def select(
     check.share("test_size", test_size)
     if check.nonnegative("refit_share", refit_share) >= 1.0:
         raise ValueError(f"refit_share must be below 1, got {refit_share!r}: something must be left to choose by")
+    unit: Unit = "person" if check_people(groups, max_rows) else "row"
     parts = candidate.budgets(fitted, privacy, float(refit_share))
-    pick = HeldOutPick.calibrate(parts.pick)
+    pick = HeldOutPick.calibrate(parts.pick, unit=unit)
     public_count = privacy.adjacency == "replace_one"
     releases: tuple[Release, ...] = ()
-    with paying(ledger, privacy).reserving(privacy, random_state=random_state) as reservation:
+    with paying(ledger, privacy).reserving(privacy, unit=unit, random_state=random_state) as reservation:
         source = noise.resolve_source(random_state, reservation)
-        X, y = _tables(X, y, fitted, scoring)
-        n_rows = len(y)
-        if public_count and n_rows < 2:
-            raise ValueError(f"X must have at least 2 rows, one to fit and one to hold out, got {n_rows}")
-        n_held_out = count_held_out(n_rows, float(test_size))
-        _rehearse(fitted, parts.fits, X, y, n_rows - n_held_out if public_count else 0)
+        people = _People(*_tables(X, y, fitted, scoring, groups))
+        if groups is not None:
+            people = people.counted(groups, max_rows)
+        if public_count and people.number < 2:
+            what = "rows" if groups is None else "people"
+            raise ValueError(f"X must have at least 2 {what}, one to fit and one to hold out, got {people.number}")
+        n_held_out = count_held_out(people.number, float(test_size))
+        _rehearse(fitted, parts.fits, people, people.number - n_held_out if public_count else 0)
         split = source.bound("select: who is held out", pick, float(test_size))
-        others = held_out(n_rows, float(test_size), split, public_count=public_count)
-        own = np.setdiff1d(np.arange(n_rows), others, assume_unique=True)
-        learned, judged = (_safe_indexing(X, own), y[own]), (y[others], _safe_indexing(X, others))
+        others = held_out(people.number, float(test_size), split, public_count=public_count)
+        own = np.setdiff1d(np.arange(people.number), others, assume_unique=True)
+        learned, judged = people.of(own), people.of(others)
         unfitted, said = [clone(one) for one in fitted], []
         for index, (estimator, part) in enumerate(zip(fitted, parts.fits, strict=True)):
             name, seeds = f"select, estimators[{index}]", _seeds(source, index, part)
-            with apart(candidate.allowance(name, part, reservation)):
-                said.append(candidate.fit(estimator, part, seeds, *learned))
+            with apart(candidate.allowance(name, part, reservation, unit=unit)):
+                said.append(candidate.fit(estimator, part, seeds, *learned.fitted))
             releases += candidate.record(estimator, name, ledger)
-        picked = pick.release([cost_of(one, *judged) for one in fitted], source, "select: which estimator")
+        picked = pick.release([judged.cost(cost_of, one) for one in fitted], source, "select: which estimator")
         releases += (picked,)
         best = int(picked.values["index"])
         chosen, cautions = fitted[best], said[best]
         if parts.refits[best]:
             name, seeds = "select, refit", _seeds(source, len(fitted), parts.refits[best])
             chosen = unfitted[best]
-            with apart(candidate.allowance(name, parts.refits[best], reservation, part=None)):
-                cautions = candidate.fit(chosen, parts.refits[best], seeds, X, y)
+            with apart(candidate.allowance(name, parts.refits[best], reservation, unit=unit, part=None)):
+                cautions = candidate.fit(chosen, parts.refits[best], seeds, *people.fitted)
             releases += candidate.record(chosen, name, ledger, part=None)
         selection = Selection(chosen, best, tuple(fitted), releases, privacy)
         waiting = Waiting(releases, lambda: selection)
@@ -306,6 +317,48 @@ def select(
             warn(message, category)
     completed: Selection = waiting.complete()
     return completed
+
+
+class _People(NamedTuple):
+    """Rows of people: not private."""
+
+    X: Any
+    y: NDArray[Any]
+    #: If people own several: the number of each row's person, and the most rows of one that count.
+    whose: IntArray | None = None
+    max_rows: int | None = None
+
+    def counted(self, groups: ArrayLike, max_rows: int | None) -> _People:
+        """Return the rows that count, person after person."""
+        found = io.people(groups, check.positive_integer("max_rows", max_rows))
+        if found.n_rows != len(self.y):
+            raise ValueError("groups must have one id a row: X has another number of rows")
+        rows = np.arange(found.n_rows) if found.order is None else found.order
+        whose = np.repeat(np.arange(found.n_people), np.diff(found.offsets))
+        return _People(_safe_indexing(self.X, rows), self.y[rows], whose, max_rows)
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        if self.whose is None:
+            return len(self.y)
+        return int(self.whose[-1]) + 1 if len(self.whose) else 0
+
+    def of(self, chosen: IntArray) -> _People:
+        """Return some of them."""
+        if self.whose is None:
+            return _People(_safe_indexing(self.X, chosen), self.y[chosen])
+        rows = np.flatnonzero(np.isin(self.whose, chosen))
+        return _People(_safe_indexing(self.X, rows), self.y[rows], self.whose[rows], self.max_rows)
+
+    @property
+    def fitted(self) -> tuple[Any, ...]:
+        """What a candidate is fitted to."""
+        return (self.X, self.y) if self.whose is None else tuple(self)
+
+    def cost(self, cost_of: Callable[..., int], model: Any) -> int:
+        """Return what a model costs on them."""
+        return cost_of(model, self.y, self.X, **({} if self.whose is None else {"whose": self.whose}))
 
 
 def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
@@ -334,13 +387,16 @@ def _seeds(source: noise.BitSource, index: int, parts: Sequence[Privacy]) -> lis
     return [int(source.bound("select: a fit", index, step).words(1)[0]) for step in range(len(parts))]
 
 
-def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: Any, y: Any, n_fitted: int) -> None:
-    """Fit made-up data with as many rows and the same columns: errors raised by it are public.
+def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], people: _People, n_fitted: int) -> None:
+    """Fit made-up data of as many people and the same columns: errors raised by it are public.
 
     After the held-out rows are drawn, an error would reveal the part a row is in. It is then paid for, and its text is
     not shown.
     """
+    X, y, several = people.X, people.y, people.whose is not None
     rows: Any = np.zeros((n_fitted, io.open_table(X, may_copy=True).n_features))
+    # A row each, as how many there are is private.
+    whose = (np.arange(n_fitted), people.max_rows) if several else ()
     names = columns_of(X).get("feature_names_in_")
     if names is not None:
         # Limits by name are for columns that have one: frames, of pandas or Polars, which both are made so.
@@ -350,17 +406,17 @@ def _rehearse(estimators: Sequence[Any], parts: Sequence[Sequence[Privacy]], X: 
         outcome = candidate.private_steps(public)[-1].classes[0] if is_classifier(public) else 0.0
         outcomes = np.full((n_fitted, *y.shape[1:]), outcome)
         try:
-            with apart(candidate.allowance("", part)):
-                candidate.fit(public, part, [None] * len(part), rows, outcomes)
+            with apart(candidate.allowance("", part, unit="person" if several else "row")):
+                candidate.fit(public, part, [None] * len(part), rows, outcomes, *whose)
         except (TypeError, ValueError) as error:
             raise type(error)(f"estimators[{index}]: {error}") from None
         except PaidFailure:
             raise ValueError(f"estimators[{index}] must be one that can be fitted, and rows of zeros cannot") from None
 
 
-def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring) -> tuple[Any, NDArray[Any]]:
+def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring, groups: Any) -> tuple[Any, NDArray[Any]]:
     """Return tables with separable rows; bad ones are refused as a whole, so errors do not depend on the split."""
-    io.check_aligned(X=X, y=y)
+    io.check_aligned(X=X, y=y, groups=groups)
     for name, table in (("X", X), ("y", y)):
         is_frame = hasattr(table, "iloc") or hasattr(table, "rows")
         # Labels may be a column of Polars or Arrow, which are arrays as they are.

@@ -39,7 +39,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield _coefficient_attack(claim)
         yield _vote_attack(claim, 20 if claim.delta > 0.0 else 1)
         yield _score_attack(claim)
-        yield _pick_attack(claim)
+        yield from (_pick_attack(claim, copies) for copies in (1, 2))
         if claim.delta == 0.0:
             yield _score_attack(claim, "paper")
             yield _size_attack(claim)
@@ -85,7 +85,11 @@ def _score_attack(privacy: Privacy, calibration: str = "sound") -> Attack:
 
 
 def _pursuit_between(
-    privacy: Privacy, person: tuple[FloatArray, float], instead: tuple[FloatArray, float], **options: Any
+    privacy: Privacy,
+    person: tuple[FloatArray, float],
+    instead: tuple[FloatArray, float],
+    copies: int = 1,
+    **options: Any,
 ) -> tuple[
     SparseRegression,
     Callable[[bool, int], list[tuple[Query, Release]]],
@@ -93,15 +97,20 @@ def _pursuit_between(
 ]:
     """Return an estimator of two features, and a function that runs its first stages with a person or with another.
 
-    Also what returns the second stage and its exact statistic, for a first release.
+    Also what returns the second stage and its exact statistic, for a first release. Everybody has so many copies of a
+    row.
 
     The others hold both sums above 0; their outcomes are beyond all clips. The fit, which is as slow, is not run.
     """
     estimator = SparseRegression(n_threads=1, **options, **claimed(privacy))
     others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
     tables = _neighbours(others, person, instead, privacy.adjacency)
-    claim = estimator._checked()
-    summed = [estimator._sum(claim, noise.resolve_source(None), *table, None) for table in tables]
+    claim, source = estimator._checked(), noise.resolve_source(None)
+    summed = []
+    for table in tables:
+        rows, outcomes = (np.repeat(part, copies, axis=0) for part in table)
+        whose: tuple[Any, ...] = (np.repeat(np.arange(len(table[1])), copies), copies) if copies > 1 else ()
+        summed.append(estimator._sum(claim, source, rows, outcomes, None, *whose))
 
     def first(neighbour: bool, number: int) -> list[tuple[Query, Release]]:
         mechanism, rows, source = summed[neighbour].mechanism, summed[neighbour].statistic, noise.resolve_source(None)
@@ -123,11 +132,11 @@ def _pursuit_between(
     return estimator, first, given
 
 
-def _pick_attack(privacy: Privacy) -> Attack:
+def _pick_attack(privacy: Privacy, copies: int) -> Attack:
     """Attack a pick between two features, whose scores one person moves as far apart as can be, whatever the clip."""
     side = np.array([1.0, -1.0])
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "pursuit", "selection_share": _MOST}
-    estimator, first, given = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), **options)
+    estimator, first, given = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), copies, **options)
     # The clip depends on counts released before, which are the same for both tables here.
     counted = probe(lambda: first(False, 1)[0][1])
     picks, source = [given(neighbour, counted) for neighbour in (False, True)], noise.resolve_source(None)
@@ -144,7 +153,8 @@ def _pick_attack(privacy: Privacy) -> Attack:
     # Of a bounded range, a pick is pure.
     claim, span = record.privacy, record.privacy.epsilon
     beside = " beside a delta" if privacy.delta > 0.0 else ""
-    name = f"feature by its score{beside}, {privacy.adjacency}"
+    several = " of people's rows" if copies > 1 else ""
+    name = f"feature by its score{several}{beside}, {privacy.adjacency}"
     # Closer probabilities need more outputs to distinguish.
     return Attack(name, claim, OddsShift(span), seen, (estimator,), effort=max(8.0, 8.0 / span**2))
 

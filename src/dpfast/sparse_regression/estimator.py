@@ -26,7 +26,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
-from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of, refuse_people
+from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
@@ -182,8 +182,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             `dpfast.io.Partitions`, with the outcomes in them, are accepted too, except by "sample_aggregate".
         y : table of shape (n_rows,), (n_rows, 1) or, for "pursuit", (n_rows, n_outcomes)
             Their outcomes, in the same order.
-        groups, max_rows
-            Refused: a person with several rows is for `MultiOutcomeRidge`, or give the mean of a person's rows.
+        groups : array of shape (n_rows,), optional
+            The owner of each row, if people may own several: the person is then the unit of privacy. It needs
+            "pursuit". A pick is by sums that a person is in with all their rows.
+        max_rows : int, optional
+            Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
         progress : callable, optional
             Called with the number of supports "exponential" has scored, and the number of all.
 
@@ -197,8 +200,15 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        refuse_people(self, groups, max_rows)
-        return self._fit(self._checked(), X, y, progress, columns=columns_of(X) | outcomes_of(X, y))
+        columns = columns_of(X) | outcomes_of(X, y)
+        return self._fit_people(X, y, progress, groups=groups, max_rows=max_rows, columns=columns)
+
+    def _check_takes_people(self, privacy: Privacy) -> None:
+        if math.isinf(privacy.epsilon) or self._way != "pursuit":
+            raise ValueError(
+                "groups go with selector='pursuit' (what 'auto' is) and a finite epsilon: 'exponential' and votes of "
+                "'sample_aggregate' are calibrated for a row"
+            )
 
     def summary(self) -> DataFrame:
         """Tabulate the coefficients of the features that were chosen; all others are 0.
@@ -231,6 +241,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         spread: float = SPREAD,
         signal: float = SIGNAL,
         score: float = R2,
+        max_rows: int | None = None,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
@@ -251,6 +262,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             "sample_aggregate" every block is assumed to distinguish it.
         score : float, default 0.5
             Assumed R^2 without privacy, of coefficients of usual size.
+        max_rows : int, optional
+            Rows of a person, if people own several: everybody is taken to own that many.
         **parameters
             The estimator's own: epsilon, delta, n_nonzero, ...
 
@@ -268,12 +281,12 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         True
         """
         sizes, positives = {"n": n, "n_features": n_features}, {"target": target, "spread": spread, "signal": signal}
-        estimator, privacy = cls._planned_for(sizes, positives, parameters)
+        estimator, privacy = cls._planned_for(sizes, positives, parameters, max_rows)
         estimator._check_features(n_features)
         check.share("score", score, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
-        calibrated = partial(estimator._planned_stages, privacy, n_features)
+        calibrated = partial(estimator._planned_stages, privacy, n_features, max_rows=max_rows)
         return planned(calibrated, n, n_features, target, spread, signal, score)
 
     @property
@@ -325,8 +338,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         if self.calibration == "paper" and (self.bound_x, self.bound_y) != (None, None):
             raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
 
-    def _measured(self, X: Any, y: Any, progress: Progress | None) -> Measured:
-        return Measured(X, y)
+    def _measured(
+        self, X: Any, y: Any, progress: Progress | None, groups: Any = None, max_rows: int | None = None
+    ) -> Measured:
+        return Measured(X, y, groups=groups, max_rows=max_rows)
 
     def _check_features(self, n_features: int) -> None:
         if self.n_nonzero > n_features:
@@ -351,7 +366,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         bound_x = None if self.bound_x is None else float(self.bound_x)
         return bounds_on_support(size, n_features, bound_x, self._bound_y, rows)
 
-    def _pursuit(self, privacy: Privacy, n_features: int, n_rows: int, n_outcomes: int = 1) -> Pursuit:
+    def _pursuit(
+        self, privacy: Privacy, n_features: int, n_rows: int, n_outcomes: int = 1, max_rows: int | None = None
+    ) -> Pursuit:
         """Calibrate the pursuit: rows are clipped to a given norm, or their entries to [-1, 1]."""
         row_bound = math.inf if self.bound_x is None else float(self.bound_x)
         return Pursuit(
@@ -361,15 +378,17 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             1.0 if self.bound_x is None else row_bound,
             row_bound,
             self._bound_y * (math.sqrt(n_outcomes) if self.bound_y is None else 1.0),
-            public_rows(n_rows, privacy.adjacency),
+            # Private where a replaced person may have more rows or fewer.
+            None if max_rows is not None else public_rows(n_rows, privacy.adjacency),
             float(self.selection_share),
             # The counts used to find bounds have the rest; this part is no longer a separate budget.
             by_mu=self._shares_mu or privacy != Privacy(self.epsilon, self.delta, self.adjacency),
+            max_rows=max_rows,
         )
 
-    def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int) -> SparseMechanism:
+    def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int, max_rows: int | None) -> SparseMechanism:
         if self._way == "pursuit":
-            return PursuitFit(self._pursuit(privacy, n_features, n_rows))
+            return PursuitFit(self._pursuit(privacy, n_features, n_rows, max_rows=max_rows))
         return self._calibrated(privacy, n_features, n_rows)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> SupportThenFit:
@@ -409,16 +428,28 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         check_selector(selector, block_rows, n_features, self.n_nonzero)
         return selector
 
-    def _sum(self, privacy: Privacy, source: noise.BitSource, X: Any, y: Any, progress: Progress | None) -> Summed:
+    def _sum(
+        self,
+        privacy: Privacy,
+        source: noise.BitSource,
+        X: Any,
+        y: Any,
+        progress: Progress | None,
+        groups: Any = None,
+        max_rows: int | None = None,
+    ) -> Summed:
         if self._way == "pursuit":
-            return self._pursued_rows(privacy, X, y)
+            return self._pursued_rows(privacy, X, y, groups, max_rows)
         scored = self._way == "exponential"
         table = open_with_outcome(type(self).__name__, X, y, may_copy=not scored)
         self._check_features(table.n_features)
         return self._summed_rows(table, privacy, progress) if scored else self._voting_rows(table, privacy)
 
-    def _pursued_rows(self, privacy: Privacy, X: Any, y: Any) -> Summed:
+    def _pursued_rows(self, privacy: Privacy, X: Any, y: Any, groups: Any, max_rows: int | None) -> Summed:
         """Hold outcomes; rows are read again for every feature."""
+        io.check_aligned(X=X, y=y, groups=groups)
+        # Ids of a file are held too.
+        groups = np.asarray(groups) if isinstance(groups, io.RowOwners) else groups
         table = open_with_outcome(type(self).__name__, X, y, or_more=True)
         self._check_features(table.n_features)
         if table.is_read_once or table.is_unordered:
@@ -427,14 +458,14 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
         rows: PursuedRows | PursuedParts
         if table.partitions is None:
-            rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), self.n_threads)
+            rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), self.n_threads, groups, max_rows)
             n = rows.count()
         else:
-            rows = PursuedParts(table, row_map, RowMap(bound=bound_y), self.n_threads)
+            rows = PursuedParts(table, row_map, RowMap(bound=bound_y), self.n_threads, groups, max_rows)
             n = rows.count_rows()
-        if n == 0 and privacy.adjacency == "replace_one":
+        pursuit = PursuitFit(self._pursuit(privacy, table.n_features, n, table.n_outcomes, max_rows))
+        if pursuit.n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
-        pursuit = PursuitFit(self._pursuit(privacy, table.n_features, n, table.n_outcomes))
         return Summed(pursuit, rows, table.n_features, self._expected(pursuit, table.n_features))
 
     def _summed_rows(self, table: io.Table, privacy: Privacy, progress: Progress | None) -> Summed:

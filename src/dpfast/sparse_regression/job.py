@@ -29,7 +29,7 @@ class Sparse(Kind):
     KIND = "sparse_regression"
     ESTIMATOR = SparseRegression
     RESULTS = results
-    FORM = RowsForm(example=(_FEATURES, 'days = "number"'))
+    FORM = RowsForm(people=True, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
 
     def check(self, parameters: Mapping[str, Any], data: Rows) -> None:
@@ -42,7 +42,7 @@ class Sparse(Kind):
 
     def fit(self, model: SparseRegression, job: Job, progress: Progress | None) -> None:
         """Fit, from a stream that is read as often as the selector needs."""
-        model.fit(*job.data.tables(progress))
+        model.fit(*job.data.tables(progress), **job.data.people_options())
 
     def tables(self, model: SparseRegression, job: Job) -> dict[str, Table]:
         """Return the support and coefficients."""

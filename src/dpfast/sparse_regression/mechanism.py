@@ -221,7 +221,7 @@ class PursuitFit(SparseMechanism):
         radius = pursuit.radius(size)
         prediction = math.sqrt(spread) * radius * USUAL_COEFFICIENT
         outcome = min(prediction / math.sqrt(R2), pursuit.outcome_bound)
-        squares = n * spread * radius**2 / size
+        squares = n * (pursuit.max_rows or 1) * spread * radius**2 / size
         # Of the curvature, the share that the clip leaves.
         score = UNCLIPPED * squares * signal
         odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]

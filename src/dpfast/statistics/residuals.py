@@ -187,8 +187,7 @@ class Clip:
 
     def __post_init__(self) -> None:
         _check_bound("clip", self.bound)
-        if self.max_rows is not None and check.positive_integer("max_rows", self.max_rows) > MOST_ROWS_OF_ONE:
-            raise ValueError(f"max_rows must be at most {MOST_ROWS_OF_ONE} for residual sums, got {self.max_rows}")
+        check_most_rows(self.max_rows)
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
@@ -216,6 +215,12 @@ class Clip:
         if self.max_rows is None:
             return self.squared_bound
         return padded_squared_product_bound(self.row_bound, self.exponents, self.shape)
+
+
+def check_most_rows(max_rows: int | None) -> None:
+    """Refuse more rows of a person than integers have room for; None is for people with one row each."""
+    if max_rows is not None and check.positive_integer("max_rows", max_rows) > MOST_ROWS_OF_ONE:
+        raise ValueError(f"max_rows must be at most {MOST_ROWS_OF_ONE} for residual sums, got {max_rows}")
 
 
 class ResidualSums(NamedTuple):
