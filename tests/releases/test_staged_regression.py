@@ -296,7 +296,7 @@ def test_a_lucky_count_of_few_people_does_not_shorten_their_rows_to_nothing():
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
-@pytest.mark.parametrize("size", [Size(330, 1, ""), Size(330, 2, "")])
+@pytest.mark.parametrize("size", [Size(40, 1, ""), Size(40, 2, "")])
 def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
     """Of one or two features, all that is released of X'X is negative as often as not."""
     x, y = table(size)
@@ -304,7 +304,7 @@ def test_a_fit_ends_where_noise_hides_all_rows(size, delta):
         one = MultiOutcomeRidge(
             1.0, delta, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=seed, fit_intercept=False
         )
-        fitted = one.fit(0.001 * x, y)
+        fitted = one.fit(0.01 * x, y)
         assert np.all(np.isfinite(fitted.coef_))
         assert np.all(np.isfinite(fitted.coef_std_)) or np.all(np.isnan(fitted.coef_std_))
 
@@ -353,7 +353,7 @@ def test_a_few_more_get_steps_and_no_moments(refine, steps):
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
-@pytest.mark.parametrize("options", ["plain", "intercept", "people", "people, intercept"])
+@pytest.mark.parametrize("options", ["intercept", "people, intercept"])
 def test_the_mean_size_of_residuals_is_moved_by_half_its_range_and_no_further(options, adjacency):
     """By people without residuals, and by those with the longest rows and outcomes off by their bound."""
     several = options.startswith("people")

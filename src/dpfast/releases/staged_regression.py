@@ -70,8 +70,8 @@ _COUNT = 0.01
 #: Planned values: the share of the steps' budget for late ones, the ratio of squared errors to those of resolved normal
 #: rows, and the clip of the last residuals, in standard deviations.
 _LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
-#: People times mu below which a table shows no more than the mean of its outcomes, and below which whitening costs more
-#: than it gains; the shares then, of the mean outcome, the sizes of residuals, and the steps.
+#: With an intercept: people times mu below which a table shows no more than the mean of its outcomes, and below which
+#: whitening costs more than it gains; the shares then, of the mean outcome, the sizes of residuals, and the steps.
 _FEWEST, _FEW_PEOPLE, _SHARES_OF_FEW = 50.0, 80.0, (0.2, 0.1, 0.7)
 #: People times mu where half of the signal is lost, as observed on tables of all kinds.
 _HALF_LOST = 45.0
@@ -266,7 +266,7 @@ class StagedRegression(Mechanism[Regression]):
 
     def _is_few(self, people: float) -> bool:
         """Whether people are so few that whitening costs more than it gains."""
-        return people * self.mu < _FEW_PEOPLE
+        return self.fit_intercept and people * self.mu < _FEW_PEOPLE
 
     def _mean_outcome(self, part: Privacy, rows: float) -> Generator[Query, Release, FloatArray]:
         """Release the sum of outcomes; return their mean, within its range."""
@@ -708,26 +708,22 @@ class _FewPeople(Fit):
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
-        mechanism, own = self.mechanism, self.mechanism.units
-        has_level, features = mechanism.fit_intercept, mechanism.shape[0]
-        of_level, *shares = _SHARES_OF_FEW
-        *first, sizes, steps = parts_of(self.privacy, [of_level] * has_level + shares)
-        theta = np.zeros((features + has_level, mechanism.shape[1]))
-        if has_level:
-            theta[-1] = (yield from mechanism._mean_outcome(first[0], self.rows)) / own.outcomes
+        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
+        of_level, of_size, of_steps = parts_of(self.privacy, _SHARES_OF_FEW)
+        theta = np.zeros((features + 1, mechanism.shape[1]))
+        theta[-1] = (yield from mechanism._mean_outcome(of_level, self.rows)) / own.outcomes
         usual = _USUAL_ROW * mechanism.radii[0] / own.rows
-        coordinates = Coordinates.plain(np.zeros(features), usual, self.rows, constant=has_level)
-        longest = math.hypot(math.sqrt(features) / _USUAL_ROW, float(has_level))
+        coordinates = Coordinates.plain(np.zeros(features), usual, self.rows, constant=True)
+        longest = math.hypot(math.sqrt(features) / _USUAL_ROW, 1.0)
         how = descent.few_steps(len(theta), self.rows, most=mechanism.most, asked=mechanism.n_steps)
-        clip = yield from self._mean_size(sizes, self._step(theta, coordinates, longest), longest)
+        clip = yield from self._mean_size(of_size, self._step(theta, coordinates, longest), longest)
         descent_of = coordinates, longest, how, Position.start(theta), _CLIPPED_OF_FEW
-        position = yield from self._descend(steps, (), *descent_of, clip)
+        position = yield from self._descend(of_steps, (), *descent_of, clip)
         found = descent.last_of(position, how)
         solved = self._solved(found, coordinates)
-        level = Level(found.theta[-1] if has_level else np.zeros(mechanism.shape[1]))
 
         def told() -> Regression:
-            return self._told(solved, level, found, coordinates, None, how.n_steps)
+            return self._told(solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
 
         return told
 
