@@ -76,13 +76,11 @@ class FixedPoint:
             return NotImplemented
         if other.exponent != self.exponent:
             raise ValueError(f"exponents differ: {self.exponent} and {other.exponent}")
-        with np.errstate(over="ignore"):
-            low = self.low + other.low
-            carry = (low < self.low).astype(np.int64)
-            high = self.high + other.high + carry
-        same_sign = (self.high < 0) == (other.high < 0)
-        if (same_sign & ((high < 0) != (self.high < 0))).any():
-            raise OverflowError("an exact sum has left the range of 128 bits")
+        if other.shape != self.shape:
+            raise ValueError(f"shapes differ: {self.shape} and {other.shape}")
+        high, low = np.empty(self.shape, np.int64), np.empty(self.shape, np.uint64)
+        parts = (self.high, self.low, other.high, other.low, high, low)
+        limbs.add(*(in_c_order(part).reshape(-1) for part in parts))
         return FixedPoint(high, low, self.exponent)
 
     def __eq__(self, other: object) -> bool:
