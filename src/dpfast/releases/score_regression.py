@@ -145,6 +145,7 @@ class _ScoreFit(Fit):
         how = descent.steps(weighed, self.rows, most=mechanism.most, asked=mechanism.n_steps)
         later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
         each = parts_of(parts.steps, [1.0] * how.n_steps)
+        step = self._score_step(theta, coordinates, longest)
         loudness = math.sqrt(len(theta)) * NoisySum.calibrate(each[0], longest, (1,)).deviation / (self.people * kept)
         for number, part in enumerate(each):
             coef = self._as_summed(position.theta, coordinates)
@@ -158,7 +159,7 @@ class _ScoreFit(Fit):
                 damping = min(1.0, _CALM * mechanism.evenness / loudness)
                 rows = self.rows * kept * curvature
                 how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
-            step = self._score_step(position.theta, coordinates, longest)
+            step = step.at(self._as_summed(position.theta, coordinates))
             sums = NoisySum.calibrate(part, residual_bound(clip, step), theta.shape)
             released = yield Query(f"scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip)
             position = descent.stepped(position, how, released.values["sum"] / unit, sums.deviation / unit)
@@ -190,9 +191,9 @@ class _ScoreFit(Fit):
         sizes, steps = parts_of(part, [_SIZES, 1.0 - _SIZES])
         curvature = max(least, (yield from self._curvature(f"{name}: sizes of residuals", sizes, coef)))
         clip, most = mechanism.longest_score, own * 2.0 * self._largest
-        late = np.zeros(1)
+        late, step = np.zeros(1), self._of_constant(coef, scores=True)
         for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
-            step = self._of_constant(coef, scores=True)
+            step = step.at(coef)
             sums = NoisySum.calibrate(each, residual_bound(clip, step), (1, 1))
             released = yield Query(
                 f"{name}: scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip

@@ -401,16 +401,18 @@ class Fit:
         share: float,
     ) -> Generator[Query, Release, Position]:
         """Take steps along sums of whitened rows times clipped residuals, in units."""
-        mechanism, outcomes = self.mechanism, self.mechanism.units.outcomes
+        mechanism, own = self.mechanism, self.mechanism.units
         step = self._step(position.theta, coordinates, longest)
         later = how.counted if len(parts.sizes) > 1 else ()
         octaves = _octaves_below(2.0 * longest * mechanism.radii[1] * (mechanism.max_rows or 1))
         clip = yield from self._clip("sizes of residuals, step 1", parts.sizes[0], step, octaves, share)
         each = parts_of(parts.steps, [1.0] * how.n_steps)
         for number, part in enumerate(each):
-            kept = self._kept(coordinates.as_summed(position.theta, *mechanism.units))
-            position = position._replace(theta=kept * position.theta)
-            step = self._step(position.theta, coordinates, longest)
+            summed = coordinates.as_summed(position.theta, *own)
+            if (kept := self._kept(summed)) < 1.0:
+                position = position._replace(theta=kept * position.theta)
+                summed = coordinates.as_summed(position.theta, *own)
+            step = step.at(summed)
             if number in later:
                 name = f"sizes of residuals, step {number + 1}"
                 clip = yield from self._clip(name, parts.sizes[1 + later.index(number)], step, octaves, share)
@@ -422,8 +424,8 @@ class Fit:
                 f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip, unit=unit), clip
             )
             sum_of_all = released.values["sum"]
-            measured = sum_of_all[:-1].reshape(position.theta.shape) / outcomes
-            position = descent.stepped(position, how, measured, sums.deviation / outcomes)
+            measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
+            position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
             clip = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
         return position
