@@ -35,6 +35,8 @@ class FixedPoint:
     @classmethod
     def from_integers(cls, values: object, exponent: int) -> FixedPoint:
         """From anything NumPy reads as an array of (Python or int64) integers."""
+        if isinstance(values, np.ndarray) and values.dtype == np.int64:
+            return cls(values >> 63, values.astype(np.uint64), exponent)
         exact = np.asarray(values, dtype=object)
         high = np.empty(exact.shape, np.int64)
         low = np.empty(exact.shape, np.uint64)
@@ -54,6 +56,14 @@ class FixedPoint:
     def __getitem__(self, index: Any) -> FixedPoint:
         """Return the elements that NumPy indexing picks."""
         high, low = np.asarray(self.high[index]), np.asarray(self.low[index])
+        return FixedPoint(high, low, self.exponent)
+
+    def followed_by(self, integer: int) -> FixedPoint:
+        """Return all elements in one row, and after them an integer in the same units."""
+        size = self.high.size
+        high, low = np.empty(size + 1, np.int64), np.empty(size + 1, np.uint64)
+        high[:size], low[:size] = self.high.ravel(), self.low.ravel()
+        high[size], low[size] = divmod(integer, _WORD)
         return FixedPoint(high, low, self.exponent)
 
     def in_units(self, exponent: int) -> FixedPoint:

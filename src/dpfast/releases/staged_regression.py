@@ -793,9 +793,7 @@ def _sum_residuals(people: People, step: ResidualStep, clip: float, unit: float 
     if unit is None:
         return products
     shift = math.frexp(unit)[1] - 1 - products.exponent
-    count = FixedPoint.from_integers([summed.n_beyond << shift], products.exponent)
-    high, low = np.append(products.high, count.high), np.append(products.low, count.low)
-    return FixedPoint(high, low, products.exponent)
+    return products.followed_by(summed.n_beyond << shift)
 
 
 def _sum_squares(people: People, step: ResidualStep, limit: float) -> FixedPoint:
