@@ -358,9 +358,8 @@ class Fit:
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
-        sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
-        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, longest)
-        return found, descent.last_size(found.counts, counts.deviation, sizes, heavy=self._is_heavy)
+        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, bins.sizes, longest)
+        return found, descent.last_size(found.counts, counts.deviation, found.sizes, heavy=self._is_heavy)
 
     def _whitened(
         self, parts: Parts, center: FloatArray, radius: float
