@@ -86,9 +86,10 @@ class FixedPoint:
             return NotImplemented
         if other.exponent != self.exponent:
             raise ValueError(f"exponents differ: {self.exponent} and {other.exponent}")
-        if other.shape != self.shape:
-            raise ValueError(f"shapes differ: {self.shape} and {other.shape}")
-        high, low = np.empty(self.shape, np.int64), np.empty(self.shape, np.uint64)
+        shape = self.high.shape
+        if other.high.shape != shape:
+            raise ValueError(f"shapes differ: {shape} and {other.shape}")
+        high, low = np.empty(shape, np.int64), np.empty(shape, np.uint64)
         parts = (self.high, self.low, other.high, other.low, high, low)
         limbs.add(*(in_c_order(part).reshape(-1) for part in parts))
         return FixedPoint(high, low, self.exponent)

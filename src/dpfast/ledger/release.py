@@ -33,32 +33,39 @@ def unit_value(value: object) -> Unit:
     return unit
 
 
-def _sample_value(_: str, value: Any) -> tuple[int, int] | None:
-    return None if value is None else sample_sizes(*value)
-
-
-def _each(accepted: Callable[[str, Any], Any]) -> Callable[[str, Any], dict[str, Any]]:
-    """Return the check of a mapping whose values all have a check."""
-    return lambda _, mapping: {name: accepted(name, value) for name, value in mapping.items()}
-
-
-#: What is read of the fields of a record, beside privacy and values, and what checks each.
+#: What checks the fields of a release that are read from a record, beside privacy, values and their shapes: those that
+#: every one has, those that may be None, and the numbers of mappings.
 _FIELDS: Mapping[str, Callable[[str, Any], Any]] = {
     "name": check.text,
     "mechanism": check.text,
-    "scales": _each(check.nonnegative),
-    "mu": partial(check.optional, check.positive),
-    "grid": _each(check.positive),
     "calibration": lambda name, value: check.choice(name, value, _CALIBRATIONS),
     "guaranteed": check.boolean,
     "reproducible": check.boolean,
     "time": check.text,
-    "shapes": _each(lambda _, shape: tuple(shape)),
-    "sample": _sample_value,
     "unit": lambda _, value: unit_value(value),
-    "part": partial(check.optional, check.text),
-    "log_range": partial(check.optional, check.positive),
 }
+_OPTIONAL: Mapping[str, Callable[[str, Any], Any]] = {
+    "mu": check.positive,
+    "sample": lambda _, value: sample_sizes(*value),
+    "part": check.text,
+    "log_range": check.positive,
+}
+_MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {
+    "scales": check.nonnegative,
+    "grid": check.positive,
+    "shapes": lambda _, shape: tuple(shape),
+}
+
+
+def _checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the fields of a release, each checked."""
+    fields = {name: accepted(name, field(name)) for name, accepted in _FIELDS.items()}
+    for name, accepted in _OPTIONAL.items():
+        value = field(name)
+        fields[name] = None if value is None else accepted(name, value)
+    for name, accepted in _MAPPINGS.items():
+        fields[name] = {key: accepted(key, value) for key, value in field(name).items()}
+    return fields
 
 
 def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
@@ -182,8 +189,7 @@ class Release:
     def _check_readable(self) -> None:
         """Refuse a release whose record could not be read again: no ledger could open a file with it."""
         Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
-        for name, accepted in _FIELDS.items():
-            accepted(name, getattr(self, name))
+        _checked_fields(partial(getattr, self))
 
     def _recorded_at(self, time: str) -> None:
         """Take the time of the reservation that pays for it; called by the ledger when it records a release."""
@@ -280,7 +286,7 @@ class Release:
         """Return the release that `to_dict` described, to the bit; without values if it was described without them."""
         try:
             given = {"log_range": None} | dict(record)  # which is left out where there is none
-            fields = {name: accepted(name, given[name]) for name, accepted in _FIELDS.items()}
+            fields = _checked_fields(given.__getitem__)
             release = cls(
                 privacy=Privacy(record["calibrated_epsilon"], record["delta"], record["adjacency"]),
                 values={

@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import io
 from dpfast._arrays import FloatArray
+from dpfast._threads import resolve_n_threads
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
@@ -91,11 +92,14 @@ class People:
     @cached_property
     def residual_options(self) -> dict[str, Any]:
         """Options of sums of residuals."""
+        threads = {"n_threads": self.n_threads}
+        if self.table.partitions is None:
+            threads = {"n_threads": resolve_n_threads(self.n_threads)}
         if self.groups is None or self.max_rows is None:
-            return {"n_threads": self.n_threads}
+            return threads
         is_known = isinstance(self.groups, io.PersonIds)
         whose = self.groups if is_known else io.people(self.groups, self.max_rows)
-        return {"whose": whose, "max_rows": self.max_rows, "n_threads": self.n_threads}
+        return {"whose": whose, "max_rows": self.max_rows} | threads
 
     def count_rows(self) -> int:
         """Count the rows that count."""

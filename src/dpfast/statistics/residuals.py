@@ -153,12 +153,12 @@ class ResidualStep:
         """Return the fields alone: kernels are made anew in another process."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Columns of X."""
         return len(self.theta) - self.constant
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of a person's part: k and l."""
         return len(self.theta) if self.whitening is None else len(self.whitening), self.theta.shape[1]
