@@ -284,11 +284,20 @@ def calibrations(name):
     return call
 
 
-@case("limbs")
-def doubles(n=200_000):
+@case("limbs", "doubles")
+@case("limbs: added", "add")
+@case("limbs: cells split", "split")
+@case("limbs: cells joined", "join")
+def limbs(which, n=200_000):
     rng = np.random.default_rng(0)
     high, low, out = rng.integers(-(2**60), 2**60, n), words(n), np.empty(n)
-    return lambda: kernels.limbs.to_float64(high, low, out)
+    sums, offsets = (np.empty_like(high), np.empty_like(low)), np.rint(1e6 * rng.normal(size=n))
+    return {
+        "doubles": lambda: kernels.limbs.to_float64(high, low, out),
+        "add": lambda: kernels.limbs.add(high, low, high, low, *sums),
+        "split": lambda: kernels.limbs.split_cells(high, low, 20, *sums, out),
+        "join": lambda: kernels.limbs.join_cells(high, low, offsets, -20, out),
+    }[which]
 
 
 @case("secular: 10 terms", 1000, 10)

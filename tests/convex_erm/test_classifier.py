@@ -271,7 +271,7 @@ def test_no_neighbour_moves_what_weighted_rows_add_up_to_beyond_the_bound(method
         if method == "gradient":
             outcomes = people.whole()[1]
             people = io.open_table(row[np.newaxis], outcomes if n_classes == 2 else np.maximum(outcomes, 0.0))
-            sums = residual_sums(people, mechanism._step(theta), mechanism._clip).products.to_float64()
+            sums = residual_sums(people, mechanism._first_step.at(theta), mechanism._clip).products.to_float64()
             assert np.linalg.norm(sums) <= bound
             # No longer than slopes of this weight are, without the clip.
             most = 1.0 if n_classes == 2 else math.sqrt(2.0)

@@ -54,6 +54,15 @@ def test_different_grids_neither_add_nor_equal():
     assert one != "1"
     with pytest.raises(TypeError):
         hash(one)
+    with pytest.raises(ValueError, match="shapes differ"):
+        one + FixedPoint.from_integers([1, 2], 0)
+
+
+def test_arrays_of_machine_integers_and_an_integer_after_others_are_exact():
+    values = np.array([[-1, 2], [-(2**63), 2**63 - 1]])
+    found = FixedPoint.from_integers(values.T, -3)
+    assert found == FixedPoint.from_integers(values.T.tolist(), -3)
+    assert found.followed_by(-(2**70)) == FixedPoint.from_integers([*values.T.ravel().tolist(), -(2**70)], -3)
 
 
 def test_pairs_of_doubles_hold_twice_the_precision():

@@ -442,6 +442,39 @@ def test_parts_of_the_rows_add_up_between_reservations():
     assert ledger.remaining.epsilon == 0.0
 
 
+@pytest.mark.parametrize("field", sorted(release(0.5).to_dict().keys() - {"guarantee", "log_range", "values"}))
+def test_a_record_without_one_of_its_fields_is_refused(field):
+    """A default in its place would say what nobody has: a guarantee, say."""
+    record = release(0.5).to_dict()
+    del record[field]
+    with pytest.raises(ValueError, match="not the record of a release"):
+        Release.from_dict(record)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"name": 3},
+        {"mechanism": None},
+        {"mu": -1.0},
+        {"scales": {"mean": -1.0}},
+        {"grid": {"mean": 0.0}},
+        {"calibration": "mine"},
+        {"guaranteed": 1},
+        {"reproducible": "no"},
+        {"sample": (3, 2)},
+        {"part": 3},
+        {"log_range": 0.0},
+        {"privacy": Privacy.of_sum(0.0, 0.0, "replace_one")},
+    ],
+)
+def test_what_no_file_could_be_read_with_is_not_committed(spoilt):
+    ledger, whole = Ledger(Privacy(1.0)), release(0.5)
+    with pytest.raises((ValueError, TypeError)), ledger.reserve(Privacy(0.5)) as reservation:
+        reservation.commit(replace(whole, **spoilt))
+    assert ledger.releases == ()
+
+
 def test_the_part_of_a_release_is_on_record():
     one = release(0.5, part="held-out")
     assert Release.from_dict(one.to_dict()).part == "held-out"

@@ -1,6 +1,7 @@
 """Rigorous intervals and tails against mpmath, and the exact decision against many revealed bits."""
 
 import decimal
+import itertools
 from fractions import Fraction
 
 import mpmath as mp
@@ -179,3 +180,14 @@ def test_pi_is_enclosed_with_what_its_series_leaves_out(monkeypatch):
     with mp.workdps(60):
         assert real(least) < mp.pi < real(greatest)
     assert greatest - least == Fraction(2 * 80 * 40, 10**40)
+
+
+@pytest.mark.parametrize("guess", [lambda p: 0.0, lambda p: 9.0, lambda p: 1.01 * gaussian_magnitude(p)])
+@pytest.mark.parametrize("word", [3 << 60, (1 << 63) + (5 << 59), 12345 << 44, (1 << 63) + (1 << 20)])
+def test_a_poor_guess_costs_time_only(word, guess):
+    def decided(magnitude):
+        return decide_offset(
+            word, itertools.repeat(7).__next__, Fraction(1, 3), Fraction(1000), gaussian_tail, magnitude
+        )
+
+    assert decided(guess) == decided(gaussian_magnitude)

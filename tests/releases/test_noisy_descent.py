@@ -87,7 +87,7 @@ def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
 
 def test_noise_is_for_the_rounding_of_all_of_a_persons_rows():
     mechanism = replace(mechanism_of("logistic", "replace_one"), n_rows=None, max_rows=10_000)
-    step = mechanism._step(np.zeros(mechanism.shape))
+    step = mechanism._first_step
     assert mechanism._bound == residual_bound(mechanism._clip, step, 10_000) > residual_bound(mechanism._clip, step, 1)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
+from dpfast.solvers import calibration
 from dpfast.solvers.calibration import (
     calibrated_log_odds,
     interpolated,
@@ -129,6 +130,14 @@ def test_margins_beside_a_large_offset_have_bins_of_their_own(middle, slope):
     assert unit == (0.05 if slope > 0.0 else 3.2)
     curve = calibrated_log_odds(noisy[None], 20.0, ends / unit, 4_000, 0.5)
     assert np.mean(np.abs(expit(interpolated(curve, margins / unit)) - expit(truth))) < 0.04
+
+
+def test_log_odds_are_those_of_the_mean_probability_over_lines():
+    rng = np.random.default_rng(0)
+    logs = rng.normal(size=(len(calibration._SLOPES), len(calibration._OFFSETS)))
+    lines = np.exp(calibration._SLOPES)[:, None, None] * calibration._KNOTS + calibration._OFFSETS[:, None]
+    own, others = (np.einsum("ij,ijk->k", np.exp(logs), expit(sign * lines)) for sign in (1.0, -1.0))
+    np.testing.assert_allclose(calibration._mean_log_odds(logs), np.log(own) - np.log(others), rtol=1e-9, atol=1e-9)
 
 
 def test_a_curve_goes_straight_on():

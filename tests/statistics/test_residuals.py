@@ -1,6 +1,8 @@
 """Residual sums: exact, bounded for every person, and the same for any layout, block, order and thread."""
 
 import math
+import pickle
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -259,6 +261,20 @@ def test_people_with_several_rows_are_held_to_the_clip_as_a_whole():
     counts = residual_sizes(table, step, (0, 12), whose=whose, max_rows=3)
     edges = [0.0, *(2.0 ** (j / 2.0) for j in range(13)), math.inf]
     np.testing.assert_array_equal(counts, np.histogram(lengths, edges)[0])
+
+
+@pytest.mark.parametrize("whitened", [False, True])
+def test_a_step_at_other_coefficients_is_that_made_of_them(whitened):
+    rng = np.random.default_rng(0)
+    first, table = step_of(rng, whitened=whitened, link="softmax"), io.open_table(*table_of(rng, 700))
+    again = rng.normal(size=first.theta.shape)
+    made = replace(first, theta=again)
+    for moved in (first.at(again), pickle.loads(pickle.dumps(first)).at(again), pickle.loads(pickle.dumps(made))):
+        assert residual_sums(table, moved, 2.0).products == residual_sums(table, made, 2.0).products
+    assert residual_sums(table, first, 2.0).products != residual_sums(table, made, 2.0).products
+    for theta in (np.full_like(again, np.nan), again[:1], 1e300 * again):
+        with pytest.raises(ValueError, match="theta"):
+            step_of(rng, whitened=whitened).at(theta)
 
 
 def test_what_would_overflow_is_refused_before_rows_are_read():

@@ -241,6 +241,8 @@ def in_c_order(array: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[A
 
     np.ascontiguousarray leaves contiguous data in place, even between two addresses of its type.
     """
+    if array.flags.c_contiguous and array.flags.aligned and (dtype is None or array.dtype == dtype):
+        return array  # by far the most are, and np.require takes long to see it
     return np.require(array, dtype, ("C", "A"))
 
 

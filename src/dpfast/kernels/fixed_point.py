@@ -35,6 +35,8 @@ class FixedPoint:
     @classmethod
     def from_integers(cls, values: object, exponent: int) -> FixedPoint:
         """From anything NumPy reads as an array of (Python or int64) integers."""
+        if isinstance(values, np.ndarray) and values.dtype == np.int64:
+            return cls(values >> 63, values.astype(np.uint64), exponent)
         exact = np.asarray(values, dtype=object)
         high = np.empty(exact.shape, np.int64)
         low = np.empty(exact.shape, np.uint64)
@@ -54,6 +56,14 @@ class FixedPoint:
     def __getitem__(self, index: Any) -> FixedPoint:
         """Return the elements that NumPy indexing picks."""
         high, low = np.asarray(self.high[index]), np.asarray(self.low[index])
+        return FixedPoint(high, low, self.exponent)
+
+    def followed_by(self, integer: int) -> FixedPoint:
+        """Return all elements in one row, and after them an integer in the same units."""
+        size = self.high.size
+        high, low = np.empty(size + 1, np.int64), np.empty(size + 1, np.uint64)
+        high[:size], low[:size] = self.high.ravel(), self.low.ravel()
+        high[size], low[size] = divmod(integer, _WORD)
         return FixedPoint(high, low, self.exponent)
 
     def in_units(self, exponent: int) -> FixedPoint:
@@ -76,13 +86,12 @@ class FixedPoint:
             return NotImplemented
         if other.exponent != self.exponent:
             raise ValueError(f"exponents differ: {self.exponent} and {other.exponent}")
-        with np.errstate(over="ignore"):
-            low = self.low + other.low
-            carry = (low < self.low).astype(np.int64)
-            high = self.high + other.high + carry
-        same_sign = (self.high < 0) == (other.high < 0)
-        if (same_sign & ((high < 0) != (self.high < 0))).any():
-            raise OverflowError("an exact sum has left the range of 128 bits")
+        shape = self.high.shape
+        if other.high.shape != shape:
+            raise ValueError(f"shapes differ: {shape} and {other.shape}")
+        high, low = np.empty(shape, np.int64), np.empty(shape, np.uint64)
+        parts = (self.high, self.low, other.high, other.low, high, low)
+        limbs.add(*(in_c_order(part).reshape(-1) for part in parts))
         return FixedPoint(high, low, self.exponent)
 
     def __eq__(self, other: object) -> bool:

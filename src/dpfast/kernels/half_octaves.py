@@ -44,9 +44,14 @@ class HalfOctaves:
         whole, half = divmod(self.first + code, 2)
         return math.ldexp(math.sqrt(2.0) if half else 1.0, whole)
 
+    @property
+    def sizes(self) -> Floats:
+        """The largest size with each code that is not negative."""
+        whole, half = np.divmod(np.arange(self.first, self.last + 1), 2)
+        return np.ldexp(np.where(half, math.sqrt(2.0), 1.0), whole)
+
     def limits(self) -> tuple[Floats, Floats]:
         """Return the least and the largest number of every bin; 0 stands for all in the middle one."""
-        sizes = np.array([self.size(code) for code in range(self.largest_code + 1)])
-        nearer, farther = sizes[:-1], sizes[1:]
+        nearer, farther = self.sizes[:-1], self.sizes[1:]
         low = np.concatenate([-farther[::-1], [0.0], nearer])
         return low, np.concatenate([-nearer[::-1], [0.0], farther])

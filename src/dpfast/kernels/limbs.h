@@ -15,4 +15,23 @@ static inline double dpfast_limbs_to_double(int64_t high, uint64_t low)
     return (double)(wide)(((unsigned_wide)(uint64_t)high << 64) | low);
 }
 
+/* Adds a number to another; returns whether the sum leaves 128 bits. */
+static inline int dpfast_limbs_add(int64_t *high, uint64_t *low, int64_t more_high, uint64_t more_low)
+{
+    const int64_t before = *high;
+    *low += more_low;
+    *high = (int64_t)((uint64_t)before + (uint64_t)more_high + (*low < more_low));
+    return (before < 0) == (more_high < 0) && (*high < 0) != (before < 0);
+}
+
+/* Shifts a number to which half a unit of 2^shift was added: what is left over, in units, from -1/2 to below 1/2. */
+static inline double dpfast_limbs_split(int64_t *high, uint64_t *low, int shift)
+{
+    const uint64_t unit = (uint64_t)1 << shift;
+    const int64_t left = (int64_t)(*low & (unit - 1)) - (int64_t)(unit >> 1);
+    *low = (*low >> shift) | ((uint64_t)*high << (64 - shift));
+    *high >>= shift;
+    return (double)left / (double)unit;
+}
+
 #endif

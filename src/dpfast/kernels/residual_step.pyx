@@ -127,15 +127,11 @@ LINKS = {
 
 # Columns of a block stay in the second-level cache.
 _DOUBLES_A_BLOCK, _MOST_ROWS_A_BLOCK = 16384, 64
+# Of narrow tables all buffers are one: their number is most of a small sum's time.
+_DOUBLES_AT_A_TIME = 8192
 _TOTAL_RANGE = 1 << 62
 _EXACT_RANGE = 1 << 53
 _WORD = 1 << 64
-
-
-def _buffer(n, dtype=np.float64):
-    """Zeros that start on a cache line."""
-    words = np.zeros(n + 8, dtype)
-    return words[-words.ctypes.data % 64 // 8:][:n]
 
 
 cdef class ResidualRows:
@@ -168,7 +164,9 @@ cdef class ResidualRows:
     cdef readonly Py_ssize_t block_rows
     cdef const double[:, ::1] theta, whitening
     cdef const Py_ssize_t[::1] theta_ends, ends
-    cdef object buffers
+    cdef list buffers
+    cdef double* free
+    cdef Py_ssize_t n_free
     cdef CodedMapKernel coded
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
@@ -183,21 +181,31 @@ cdef class ResidualRows:
         self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
         self.step.link, self.step.longest = LINKS[link], longest
         self.step.level, self.step.width = bend
-        self.theta_ends = _ends(theta)
+        self.theta_ends = _ends(self.theta)
         self.step.theta_ends = self.step.ends = &self.theta_ends[0]
         if whitening is not None:
             self.whitening = np.ascontiguousarray(whitening)
             if self.whitening.shape[1] != self.step.n_columns or self.whitening.shape[0] < 1:
                 raise ValueError("whitening must have as many columns as theta")
-            self.ends = _ends(whitening)
+            self.ends = _ends(self.whitening)
             self.step.n_products, self.step.whitening = self.whitening.shape[0], &self.whitening[0, 0]
             self.step.ends = &self.ends[0]
         self._allocate()
 
     cdef double* _doubles(self, Py_ssize_t n):
-        cdef double[::1] buffer = _buffer(n)
-        self.buffers.append(buffer)
-        return &buffer[0]
+        """Zeros that start on a cache line, in memory kept as long as this."""
+        cdef double[::1] words
+        cdef double* found
+        n = (n + 7) // 8 * 8
+        if n > self.n_free:
+            self.n_free = max(n, _DOUBLES_AT_A_TIME)
+            words = memory = np.zeros(self.n_free + 8)
+            self.buffers.append(memory)
+            self.free = <double*>((<size_t>&words[0] + 63) // 64 * 64)
+        found = self.free
+        self.free += n
+        self.n_free -= n
+        return found
 
     cdef _allocate(self):
         cdef Py_ssize_t columns = (self.step.n_columns + 7) // 8 * 8, outcomes = (self.step.n_outcomes + 7) // 8 * 8
@@ -339,11 +347,15 @@ cdef class ResidualRows:
         pass
 
 
-cdef _ends(weights):
+cdef const Py_ssize_t[::1] _ends(const double[:, ::1] weights):
     """Return, for each row of weights, the number of columns up to its last that is not 0."""
-    is_used = np.asarray(weights) != 0.0
-    last = is_used.shape[1] - np.argmax(is_used[:, ::-1], axis=1)
-    return np.where(is_used.any(axis=1), last, 0).astype(np.intp)
+    cdef Py_ssize_t[::1] ends = np.zeros(weights.shape[0], np.intp)
+    cdef Py_ssize_t row, column
+    for row in range(weights.shape[0]):
+        for column in range(weights.shape[1]):
+            if weights[row, column] != 0.0:
+                ends[row] = column + 1
+    return ends
 
 
 cdef class ResidualSums(ResidualRows):

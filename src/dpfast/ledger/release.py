@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -30,6 +31,41 @@ def unit_value(value: object) -> Unit:
     """Return "row" or "person"."""
     unit: Unit = check.choice("unit", value, _UNITS)  # type: ignore[assignment]
     return unit
+
+
+#: What checks the fields of a release that are read from a record, beside privacy, values and their shapes: those that
+#: every one has, those that may be None, and the numbers of mappings.
+_FIELDS: Mapping[str, Callable[[str, Any], Any]] = {
+    "name": check.text,
+    "mechanism": check.text,
+    "calibration": lambda name, value: check.choice(name, value, _CALIBRATIONS),
+    "guaranteed": check.boolean,
+    "reproducible": check.boolean,
+    "time": check.text,
+    "unit": lambda _, value: unit_value(value),
+}
+_OPTIONAL: Mapping[str, Callable[[str, Any], Any]] = {
+    "mu": check.positive,
+    "sample": lambda _, value: sample_sizes(*value),
+    "part": check.text,
+    "log_range": check.positive,
+}
+_MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {
+    "scales": check.nonnegative,
+    "grid": check.positive,
+    "shapes": lambda _, shape: tuple(shape),
+}
+
+
+def _checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the fields of a release, each checked."""
+    fields = {name: accepted(name, field(name)) for name, accepted in _FIELDS.items()}
+    for name, accepted in _OPTIONAL.items():
+        value = field(name)
+        fields[name] = None if value is None else accepted(name, value)
+    for name, accepted in _MAPPINGS.items():
+        fields[name] = {key: accepted(key, value) for key, value in field(name).items()}
+    return fields
 
 
 def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
@@ -152,7 +188,8 @@ class Release:
 
     def _check_readable(self) -> None:
         """Refuse a release whose record could not be read again: no ledger could open a file with it."""
-        Release.from_dict(self.to_dict(values=False))
+        Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
+        _checked_fields(partial(getattr, self))
 
     def _recorded_at(self, time: str) -> None:
         """Take the time of the reservation that pays for it; called by the ledger when it records a release."""
@@ -248,28 +285,15 @@ class Release:
     def from_dict(cls, record: Mapping[str, Any]) -> Release:
         """Return the release that `to_dict` described, to the bit; without values if it was described without them."""
         try:
-            check.choice("calibration", record["calibration"], _CALIBRATIONS)
-            shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
+            given = {"log_range": None} | dict(record)  # which is left out where there is none
+            fields = _checked_fields(given.__getitem__)
             release = cls(
-                name=check.text("name", record["name"]),
-                mechanism=check.text("mechanism", record["mechanism"]),
                 privacy=Privacy(record["calibrated_epsilon"], record["delta"], record["adjacency"]),
                 values={
-                    name: array_from_lists(name, lists, record["dtypes"][name], shapes[name])
+                    name: array_from_lists(name, lists, record["dtypes"][name], fields["shapes"][name])
                     for name, lists in record.get("values", {}).items()
                 },
-                scales={name: check.nonnegative(name, scale) for name, scale in record["scales"].items()},
-                mu=None if record["mu"] is None else check.positive("mu", record["mu"]),
-                grid={name: check.positive(name, step) for name, step in record["grid"].items()},
-                calibration=record["calibration"],
-                guaranteed=check.boolean("guaranteed", record["guaranteed"]),
-                reproducible=check.boolean("reproducible", record["reproducible"]),
-                time=check.text("time", record["time"]),
-                shapes=shapes,
-                sample=None if record["sample"] is None else sample_sizes(*record["sample"]),
-                unit=unit_value(record["unit"]),
-                part=check.optional(check.text, "part", record["part"]),
-                log_range=check.optional(check.positive, "log_range", record.get("log_range")),
+                **fields,
             )
             stated = Privacy(record["epsilon"], record["delta"], record["adjacency"])
         except (KeyError, AttributeError) as error:

@@ -23,7 +23,13 @@ from dpfast.releases.mechanism import Mechanism, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
 from dpfast.releases.staged_regression import Public, Regression, StagedRegression
 from dpfast.solvers.inference import evidence_of_moments
-from dpfast.solvers.ridge import Units, moments_of_each_outcome, ridge_from_moments, ridge_of_each_outcome
+from dpfast.solvers.ridge import (
+    Units,
+    moments_of_each_outcome,
+    reduced_moments,
+    ridge_from_moments,
+    ridge_of_each_outcome,
+)
 from dpfast.statistics import SampledGram, rounded_bound
 from dpfast.statistics.rows import RowMap, centred, check_box, limits_of, scaled
 
@@ -237,12 +243,13 @@ class Moments(Mechanism[Regression]):
             evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))
             return Regression(own.solution(ridge_of_each_outcome(moments, penalty)), evidence)
         framing: dict[str, Any] = {"center": own.center(self.route.center), "fit_intercept": self.fit_intercept}
-        evidence = (evidence_of_moments(moments, **framing, **told),)
+        reduced = reduced_moments(moments, **framing)
+        evidence = (evidence_of_moments(moments, reduced=reduced, **framing, **told),)
         if self.public.labels is not None:
             moments = self.public.labels.project_moments(moments, radii[0] / own.rows)
-        return Regression(
-            own.solution(ridge_from_moments(moments, penalty, units=self.route.units, **framing)), evidence
-        )
+            reduced = reduced_moments(moments, **framing)
+        solved = ridge_from_moments(moments, penalty, units=self.route.units, reduced=reduced, **framing)
+        return Regression(own.solution(solved), evidence)
 
 
 def _sampled(exact: Callable[[BitSource], SampledGram], bits: BitSource) -> SampledGram:

@@ -225,9 +225,15 @@ def gaussian_tail(x: Fraction, bits: int) -> tuple[int, int]:
         return _BELOW_THE_LAST_BIT
     digits = digits_for(bits) + len(str(int(x * x)))
     square = Interval.of(x * x, digits)
-    two = Interval.of(2, digits)
-    centre = (two / pi(digits)).sqrt() * Interval.of(x, digits) * (-square / two).exp() * _double_factorials(square)
+    half = (-square / Interval.of(2, digits)).exp()
+    centre = _largest_density(digits) * Interval.of(x, digits) * half * _double_factorials(square)
     return (Interval.of(1, digits) - centre).scaled(bits)
+
+
+@functools.lru_cache(maxsize=64)
+def _largest_density(digits: int) -> Interval:
+    """Enclose the density of the half-normal law at 0, the root of 2/pi."""
+    return (Interval.of(2, digits) / pi(digits)).sqrt()
 
 
 def _double_factorials(square: Interval) -> Interval:
@@ -285,11 +291,17 @@ def decide_offset(
 
 def _search(beyond: Callable[[int], bool], start: int) -> int:
     """Return the least cell that is not left behind, by doubling steps from `start` and bisection."""
-    low, high, step = start, start, 1
-    while beyond(high):
-        low, high, step = high, high + step, 2 * step
-    while not beyond(low):
-        low, high, step = low - step, low, 2 * step
+    step = 1
+    if beyond(start):
+        low, high = start, start + step
+        while beyond(high):
+            step *= 2
+            low, high = high, high + step
+    else:
+        low, high = start - step, start
+        while not beyond(low):
+            step *= 2
+            low, high = low - step, low
     while high - low > 1:
         middle = (low + high) // 2
         if beyond(middle):

@@ -14,6 +14,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.io.arrays import borrowed
 from dpfast.kernels import gaussian_noise as kernel
+from dpfast.kernels import limbs
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint
 
@@ -182,7 +183,7 @@ class _FixedPointCells(Cells):
         self._cells: FixedPoint | NDArray[np.object_] = values
 
     def split(self, start: int, stop: int) -> FloatArray:
-        values = self._values[start:stop]
+        values = self._values if (start, stop) == (0, *self._values.shape) else self._values[start:stop]
         if 1 <= self._shift <= 62:
             return self._split_words(values)
         integers = [high * 2**64 + low for high, low in zip(values.high.tolist(), values.low.tolist(), strict=True)]
@@ -195,13 +196,9 @@ class _FixedPointCells(Cells):
         return np.array([left_over / self._unit for _, left_over in split])
 
     def _split_words(self, values: FixedPoint) -> FloatArray:
-        shift = np.uint64(self._shift)
-        half = FixedPoint(np.zeros_like(values.high), np.full_like(values.low, 1 << (self._shift - 1)), values.exponent)
-        shifted = values + half
-        low = (shifted.low >> shift) | (shifted.high.view(np.uint64) << (np.uint64(64) - shift))
-        self._cells = FixedPoint(shifted.high >> shift.view(np.int64), low, self._grid.exponent)
-        remainder = (shifted.low & np.uint64((1 << self._shift) - 1)).view(np.int64) - (1 << (self._shift - 1))
-        fractions: FloatArray = np.ldexp(remainder.astype(np.float64), -self._shift)
+        self._cells = FixedPoint(np.empty_like(values.high), np.empty_like(values.low), self._grid.exponent)
+        fractions = np.empty(values.shape)
+        limbs.split_cells(values.high, values.low, self._shift, self._cells.high, self._cells.low, fractions)
         return fractions
 
     def _split_integer(self, integer: int) -> tuple[int, int]:
@@ -225,12 +222,10 @@ class _FixedPointCells(Cells):
         )
 
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
-        whole = offsets.astype(np.int64)
         if isinstance(self._cells, FixedPoint):
-            carried = FixedPoint(whole >> np.int64(63), whole.view(np.uint64), self._grid.exponent)
-            released[:] = (self._cells + carried).to_float64()
+            limbs.join_cells(self._cells.high, self._cells.low, offsets, self._grid.exponent, released)
         else:
-            released[:] = _to_doubles((self._cells + whole).tolist(), self._grid.exponent)
+            released[:] = _to_doubles((self._cells + offsets.astype(np.int64)).tolist(), self._grid.exponent)
 
 
 class _RepeatedCells(Cells):
@@ -274,7 +269,8 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
-        actual, flat = center.shape, FixedPoint(center.high.ravel(), center.low.ravel(), center.exponent)
+        high, low = in_c_order(center.high).ravel(), in_c_order(center.low).ravel()
+        actual, flat = center.shape, FixedPoint(high, low, center.exponent)
         exact: _DoubleCells | _FixedPointCells = _FixedPointCells(flat, grid)
     else:
         values = np.asarray(

@@ -64,14 +64,13 @@ from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import astuple, dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 from dpfast import _arguments as check
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu
 from dpfast.privacy.guarantee import SLACK, Privacy
 from dpfast.privacy.pure import range_mu, range_of_mu
-from dpfast.privacy.rounding import down, sqrt_down
+from dpfast.privacy.rounding import down, remembered, sqrt_down
 
 # Beyond this a pure release is not usefully Gaussian, and its mu nears the end of the range of floats.
 _LARGEST_AS_GAUSSIAN = 100.0
@@ -132,6 +131,7 @@ class Split:
             raise ValueError("pure must be below 1, and plain and deltas together: Gaussian releases have the rest")
 
 
+@remembered
 def plain_charge(cost: Privacy) -> Charge:
     """Return the charge of a cost in plain sums."""
     return Charge(cost.epsilon, 0.0, cost.delta)
@@ -149,13 +149,21 @@ class _Terms(NamedTuple):
     infinite: int
 
 
-@lru_cache(maxsize=256)
+@remembered
 def _terms(charge: Charge) -> _Terms:
     """Return the terms of a charge; an infinite one adds nothing to the first two sums, and is counted instead."""
     delta = _decimal(charge.delta)
     if math.isinf(charge.epsilon) or math.isinf(charge.mu):
         return _Terms(_NOTHING, _NOTHING, delta, 1)
     return _Terms(_decimal(charge.epsilon), Fraction(charge.mu) ** 2 if charge.mu else _NOTHING, delta, 0)
+
+
+def _plus(total: Fraction, term: Fraction, times: int) -> Fraction:
+    """Return a sum with a term added this many times; most are added once, many to nothing."""
+    if term is _NOTHING:
+        return total
+    term = term if times == 1 else term * times
+    return term if total is _NOTHING else total + term
 
 
 class Sums:
@@ -170,12 +178,9 @@ class Sums:
 
     def _add(self, terms: _Terms, times: int) -> None:
         self.infinite += terms.infinite * times
-        if terms.epsilon is not _NOTHING:
-            self.epsilon += terms.epsilon * times
-        if terms.square is not _NOTHING:
-            self.square += terms.square * times
-        if terms.delta is not _NOTHING:
-            self.delta += terms.delta * times
+        self.epsilon = _plus(self.epsilon, terms.epsilon, times)
+        self.square = _plus(self.square, terms.square, times)
+        self.delta = _plus(self.delta, terms.delta, times)
 
     @property
     def epsilon_up(self) -> float:
@@ -224,7 +229,7 @@ class _Room(NamedTuple):
     delta: Fraction
 
 
-@lru_cache(maxsize=256)
+@remembered
 def _room(limits: Charge) -> _Room:
     slack = 1 + Fraction(SLACK)
     return _Room(
@@ -258,6 +263,7 @@ class Filter:
             raise ValueError("limits must keep to the budget")
 
     @classmethod
+    @remembered
     def basic(cls, budget: Privacy) -> Self:
         """Return the limits of plain sums alone."""
         return cls(budget, plain_charge(budget))
@@ -381,6 +387,7 @@ def _left(limits: Charge, taken: Sums) -> tuple[float, float]:
     return epsilon, float(max(_decimal(limits.delta) - taken.delta, Fraction(0)))
 
 
+@remembered
 def _decimal(value: float) -> Fraction:
     return Fraction(repr(value)) if value else _NOTHING
 

@@ -189,7 +189,9 @@ def compose_mu(mus: Iterable[float]) -> float:
     >>> compose_mu([3, 4])
     5.0
     """
-    checked = tuple(check.real(f"mus[{index}]", mu) for index, mu in enumerate(mus))
+    checked = tuple(mus)
+    if set(map(type, checked)) != {float}:
+        checked = tuple(check.real(f"mus[{index}]", mu) for index, mu in enumerate(checked))
     for index, value in enumerate(checked):
         if not value >= 0.0:
             raise ValueError(f"mus[{index}] must be at least 0, got {value!r}")

@@ -106,11 +106,16 @@ def least_at(cost: Callable[[float], float], low: float, high: float, tolerance:
 
 def up(exact: Fraction) -> float:
     """Return the smallest float that is at least a nonnegative rational; inf beyond the largest float."""
+    return _ratio_up(exact.numerator, exact.denominator)
+
+
+def _ratio_up(above: int, below: int) -> float:
     try:
-        value = float(exact)
+        value = above / below  # of integers correctly rounded, however long they are
     except OverflowError:
         return math.inf
-    return value if math.isinf(value) or Fraction(value) >= exact else math.nextafter(value, math.inf)
+    numerator, denominator = value.as_integer_ratio()
+    return value if numerator * below >= above * denominator else math.nextafter(value, math.inf)
 
 
 def down(exact: Fraction) -> float:
@@ -121,13 +126,17 @@ def down(exact: Fraction) -> float:
 
 def sqrt_up(exact: Fraction) -> float:
     """Return the smallest float whose square is at least a nonnegative rational."""
-    above, below = exact.numerator, exact.denominator
+    return sqrt_ratio_up(exact.numerator, exact.denominator)
+
+
+def sqrt_ratio_up(above: int, below: int) -> float:
+    """Return the smallest float whose square is at least a nonnegative quotient of integers."""
     if above == 0:
         return 0.0
     # Scaled so that the integer root keeps more than 53 bits and no intermediate leaves the range of floats.
     shift = 2 * ((128 - above.bit_length() + below.bit_length()) // 2)
     root = math.isqrt(-(-(above << max(shift, 0)) // (below << max(-shift, 0))) - 1) + 1
-    value = up(Fraction(root << max(-shift // 2, 0), 1 << max(shift // 2, 0)))
+    value = _ratio_up(root << max(-shift // 2, 0), 1 << max(shift // 2, 0))
     lower = math.nextafter(value, 0.0)
     numerator, denominator = lower.as_integer_ratio()
     return lower if numerator**2 * below >= above * denominator**2 else value
@@ -141,7 +150,8 @@ def sqrt_down(exact: Fraction) -> float:
 
 @remembered
 def _quotient_up(size: float, bound: float) -> float:
-    return up(Fraction(size) / Fraction(bound))
+    (above, unit), (below, unit_below) = size.as_integer_ratio(), bound.as_integer_ratio()
+    return _ratio_up(above * unit_below, unit * below)
 
 
 def quotient_up(**numbers: float) -> float:

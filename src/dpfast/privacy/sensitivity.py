@@ -120,7 +120,7 @@ def padded_bound(squared_bound: int, grid_exponent: int) -> float:
 
 @remembered
 def _padded_bound(squared: int, exponent: int) -> float:
-    return rounding.sqrt_up(Fraction(squared) / Fraction(4) ** exponent)
+    return rounding.sqrt_ratio_up(squared << max(-2 * exponent, 0), 1 << max(2 * exponent, 0))
 
 
 def _checked_exponent(value: object) -> int:

@@ -146,7 +146,7 @@ class NoisyDescent(Mechanism[Descended]):
         left, people = self.privacy, self.n_rows
         if self.n_rows is None:
             part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
-            counts = partial(_count, step=self._step(np.zeros(self.shape)), clip=self._clip)
+            counts = partial(_count, step=self._first_step, clip=self._clip)
             counted = yield Query(*self._counting(part), counts)
             people = counted.values["sum"].item()
         assert people is not None
@@ -154,7 +154,7 @@ class NoisyDescent(Mechanism[Descended]):
         position = Position.start(self.shape)
         for number, part in enumerate(parts_of(left, [1.0] * steps.n_steps)):
             mechanism = NoisySum.calibrate(part, self._bound, self.shape, unit=self._unit)
-            statistic = partial(_slopes, step=self._step(position.theta), clip=self._clip)
+            statistic = partial(_slopes, step=self._first_step.at(position.theta), clip=self._clip)
             released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
             position = descent.stepped(position, steps, number, released.values["sum"])
@@ -181,12 +181,13 @@ class NoisyDescent(Mechanism[Descended]):
 
     @cached_property
     def _bound(self) -> float:
-        return residual_bound(self._clip, self._step(np.zeros(self.shape)), self.max_rows)
+        return residual_bound(self._clip, self._first_step, self.max_rows)
 
-    def _step(self, theta: FloatArray) -> ResidualStep:
+    @cached_property
+    def _first_step(self) -> ResidualStep:
         low = -1.0 if self.link == "logistic" else 0.0
         outcomes = RowMap(np.full(1, low), np.ones(1))
-        return ResidualStep(theta, self.row_map, outcomes, constant=self.constant, link=self.link)
+        return ResidualStep(np.zeros(self.shape), self.row_map, outcomes, constant=self.constant, link=self.link)
 
 
 def _count(rows: People, step: ResidualStep, clip: float) -> FixedPoint:

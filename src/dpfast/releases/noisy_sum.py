@@ -24,7 +24,7 @@ from dpfast.privacy import (
     scale_for_mu,
 )
 from dpfast.privacy.guarantee import Law, coordinate_deviation
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.rounding import ROUND_UP, remembered
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 
 
@@ -112,6 +112,7 @@ class NoisySum(SingleRelease):
         return min(ways, key=lambda way: way[0].deviation)
 
     @classmethod
+    @remembered
     def _of(cls, privacy: Privacy, moved: float, moved_l1: float | None, shape: tuple[int, ...], unit: Unit) -> Self:
         """Calibrate for the most that one person moves, in the Euclidean norm and, if known, in the L1 norm.
 

@@ -84,6 +84,8 @@ class PursuedRows:
     groups: Any = None
     max_rows: int | None = None
     _columns: dict[int, FloatArray] = field(default_factory=dict)
+    #: What `people` returned last: all queries of a fit are for the same rows.
+    _people: tuple[tuple[int, ...], FloatArray, People] | None = None
 
     @classmethod
     def of(
@@ -157,9 +159,11 @@ class PursuedRows:
 
     def people(self, features: tuple[int, ...], theta: FloatArray) -> People:
         """Return the rows of some features, with the residuals as outcomes, for their fit."""
-        columns = self.columns(features)
-        table = io.Table(columns.shape[1], self.outcomes.shape[1], arrays=(columns, self.residuals(features, theta)))
-        return People(table, self.groups, self.max_rows, self.n_threads)
+        if self._people is None or self._people[0] != features or self._people[1] is not theta:
+            arrays = self.columns(features), self.residuals(features, theta)
+            table = io.Table(len(features), self.outcomes.shape[1], arrays=arrays)
+            self._people = features, theta, People(table, self.groups, self.max_rows, self.n_threads)
+        return self._people[2]
 
 
 @dataclass(frozen=True)

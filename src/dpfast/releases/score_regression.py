@@ -159,6 +159,7 @@ class _ScoreFit(Fit):
         how = descent.steps(weighed, self.rows, most=mechanism.most, asked=mechanism.n_steps)
         later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
         each = parts_of(parts.steps, [1.0] * how.n_steps)
+        step = self._score_step(theta, coordinates, longest)
         loud = NoisySum.calibrate(each[0], longest * mechanism.stretch, (1,), unit=mechanism._unit)
         loudness = math.sqrt(len(theta)) * loud.deviation / (self.rows * kept)
         for number, part in enumerate(each):
@@ -173,7 +174,7 @@ class _ScoreFit(Fit):
                 damping = min(1.0, _CALM * mechanism.evenness / loudness)
                 rows = self.rows * kept * curvature
                 how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
-            step = self._score_step(position.theta, coordinates, longest)
+            step = step.at(self._as_summed(position.theta, coordinates))
             bound = residual_bound(clip, step, mechanism.max_rows)
             sums = NoisySum.calibrate(part, bound, theta.shape, unit=mechanism._unit)
             released = yield Query(f"scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip)
@@ -206,9 +207,9 @@ class _ScoreFit(Fit):
         sizes, steps = parts_of(part, [_SIZES, 1.0 - _SIZES])
         curvature = max(least, (yield from self._curvature(f"{name}: sizes of residuals", sizes, coef)))
         clip, most = mechanism.longest_score * (mechanism.max_rows or 1), own * 2.0 * self._largest
-        late = np.zeros(1)
+        late, step = np.zeros(1), self._of_constant(coef, scores=True)
         for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
-            step = self._of_constant(coef, scores=True)
+            step = step.at(coef)
             bound = residual_bound(clip, step, mechanism.max_rows)
             sums = NoisySum.calibrate(each, bound, (1, 1), unit=mechanism._unit)
             released = yield Query(

@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import io
 from dpfast._arrays import FloatArray
+from dpfast._threads import resolve_n_threads
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
@@ -107,11 +108,14 @@ class People:
     @cached_property
     def residual_options(self) -> dict[str, Any]:
         """Options of sums of residuals."""
+        threads = {"n_threads": self.n_threads}
+        if self.table.partitions is None:
+            threads = {"n_threads": resolve_n_threads(self.n_threads)}
         if self.groups is None or self.max_rows is None:
-            return {"n_threads": self.n_threads}
+            return threads
         is_known = isinstance(self.groups, io.PersonIds)
         whose = self.groups if is_known else io.people(self.groups, self.max_rows)
-        return {"whose": whose, "max_rows": self.max_rows, "n_threads": self.n_threads}
+        return {"whose": whose, "max_rows": self.max_rows} | threads
 
     @cached_property
     def first_rows(self) -> People:
@@ -346,7 +350,8 @@ class Fit:
         if mechanism.fit_intercept:
             theta[-1] = level
         first, *later = parts.sizes
-        clip = yield from self._clip("sizes of residuals, step 1", first, theta, coordinates, longest, share)
+        step = self._step(theta, coordinates, longest)
+        clip = yield from self._clip("sizes of residuals, step 1", first, step, longest, share)
         descent_of = coordinates, longest, how, Position.start(theta), share
         position = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.found(position, how, curved)
@@ -402,9 +407,8 @@ class Fit:
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
         released = yield Query(name, counts, partial(_count_rows, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
-        sizes = np.array([bins.size(code) for code in range(bins.largest_code + 1)])
-        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, sizes, longest)
-        return found, descent.last_size(found.counts, counts.deviation, sizes, heavy=self._is_heavy)
+        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, bins.sizes, longest)
+        return found, descent.last_size(found.counts, counts.deviation, found.sizes, heavy=self._is_heavy)
 
     def _whitened(
         self, parts: Parts, center: FloatArray, radius: float
@@ -447,15 +451,18 @@ class Fit:
         clip: float,
     ) -> Generator[Query, Release, Position]:
         """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips."""
-        mechanism, outcomes = self.mechanism, self.mechanism.units.outcomes
+        mechanism, own = self.mechanism, self.mechanism.units
+        step = self._step(position.theta, coordinates, longest)
         counted = dict(zip(how.counted, sizes, strict=False))
         for number, part in enumerate(parts_of(budget, [1.0] * how.n_steps)):
-            kept = self._kept(coordinates.as_summed(position.theta, *mechanism.units))
-            position = position._replace(theta=kept * position.theta)
-            step = self._step(position.theta, coordinates, longest)
+            summed = coordinates.as_summed(position.theta, *own)
+            if (kept := self._kept(summed)) < 1.0:
+                position = position._replace(theta=kept * position.theta)
+                summed = coordinates.as_summed(position.theta, *own)
+            step = step.at(summed)
             if number in counted:
                 name = f"sizes of residuals, step {number + 1}"
-                clip = yield from self._clip(name, counted[number], position.theta, coordinates, longest, share)
+                clip = yield from self._clip(name, counted[number], step, longest, share)
             bound = residual_bound(clip, step, mechanism.max_rows)
             unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
             entries = position.theta.size
@@ -464,17 +471,17 @@ class Fit:
                 f"residuals, step {number + 1}", sums, partial(_sum_residuals, step=step, clip=clip, unit=unit), clip
             )
             sum_of_all = released.values["sum"]
-            measured = sum_of_all[:-1].reshape(position.theta.shape) / outcomes
-            position = descent.stepped(position, how, measured, sums.deviation / outcomes)
+            measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
+            position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
             clip = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
         return position
 
     def _clip(
-        self, name: str, part: Privacy, theta: FloatArray, coordinates: Coordinates, longest: float, share: float
+        self, name: str, part: Privacy, step: ResidualStep, longest: float, share: float
     ) -> Generator[Query, Release, float]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
-        step, octaves = self._step(theta, coordinates, longest), _octaves_below(self._largest_part(longest))
+        octaves = _octaves_below(self._largest_part(longest))
         counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves)
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
         return float(edges[-1]) * _GUESSED if found is None else found
@@ -891,9 +898,7 @@ def _sum_residuals(people: People, step: ResidualStep, clip: float, unit: float 
     if unit is None:
         return products
     shift = math.frexp(unit)[1] - 1 - products.exponent
-    count = FixedPoint.from_integers([summed.n_beyond << shift], products.exponent)
-    high, low = np.append(products.high, count.high), np.append(products.low, count.low)
-    return FixedPoint(high, low, products.exponent)
+    return products.followed_by(summed.n_beyond << shift)
 
 
 def _sum_squares(people: People, step: ResidualStep, limit: float) -> FixedPoint:

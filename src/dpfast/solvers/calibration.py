@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from dpfast._arrays import FloatArray
 
@@ -119,14 +120,14 @@ def calibrated_log_odds(
     usual = _USUAL * agreement if len(counts) == 1 else _USUAL_OF_GAPS * math.sqrt(agreement)
     slopes = -0.5 * ((_SLOPES - math.log(usual)) / _SPREAD) ** 2
     squares = -0.5 * (_OFFSETS / np.array([_NEAR, _FAR])[:, None, None]) ** 2
-    offsets = squares - logsumexp(squares, axis=-1, keepdims=True)
+    offsets = squares - _log_sum_exp(squares, axis=-1, keepdims=True)
     near = _NEAR_WITH_INTERCEPTS if intercepts and len(counts) > 1 else 0.0
     each = [offsets + _log_likelihood(one, deviation, ends, people) for one in counts]
     # Classes share the slope, and whether offsets are near 0: of each, its own offset is integrated out.
-    shares = [logsumexp(one, axis=-1) for one in each]
+    shares = [_log_sum_exp(one, axis=-1) for one in each]
     shared = np.array([[near], [0.0]]) + slopes + sum(shares)
     curves = [
-        _mean_log_odds(logsumexp(one + (shared - own)[..., None], axis=0))
+        _mean_log_odds(_log_sum_exp(one + (shared - own)[..., None], axis=0))
         for one, own in zip(each, shares, strict=True)
     ]
     return np.array([_KNOTS, *curves])
@@ -151,16 +152,27 @@ def zero_of(curve: FloatArray) -> float:
 def _mean_log_odds(log_weights: FloatArray) -> FloatArray:
     """Return the log-odds, at the knots, of the mean probability over lines (slopes, offsets)."""
     weights = np.exp(log_weights - log_weights.max())
-    slope, offset = np.nonzero(weights > _NEGLIGIBLE)
-    kept = weights[slope, offset]
-    # A product of two, which are few, in place of the exponential of each sum.
-    odds = np.exp(np.exp(_SLOPES)[:, None] * _KNOTS)[slope] * np.exp(_OFFSETS)[offset, None]
-    of_others = 1.0 / (1.0 + odds)
-    odds *= of_others
-    # Either side by itself, so that neither is 1 less a little.
-    own, others = np.log(kept @ odds), np.log(kept @ of_others)
-    found: FloatArray = own - others
+    weights[weights <= _NEGLIGIBLE] = 0.0
+    # Either side by itself, so that neither is 1 less a little: of the class, what is of others at the opposite margin
+    # and offset.
+    both = np.array([weights, weights[:, ::-1]]).reshape(2, -1)
+    others, own = both @ _of_others()
+    found: FloatArray = np.log(own[::-1]) - np.log(others)
     return found
+
+
+@cache
+def _of_others() -> FloatArray:
+    """Return the probability of other classes on each line, at each knot: (slopes x offsets, knots)."""
+    lines = np.exp(_SLOPES)[:, None, None] * _KNOTS + _OFFSETS[:, None]
+    return np.ascontiguousarray(expit(-lines).reshape(-1, len(_KNOTS)))
+
+
+def _log_sum_exp(logs: FloatArray, axis: int, *, keepdims: bool = False) -> FloatArray:
+    """Return the logarithm of a sum of exponentials of finite numbers: SciPy's takes several times as long."""
+    most = logs.max(axis, keepdims=True)
+    found: FloatArray = np.log(np.exp(logs - most).sum(axis, keepdims=True)) + most
+    return found if keepdims else np.squeeze(found, axis)
 
 
 def _log_likelihood(counts: FloatArray, deviation: float, ends: FloatArray, people: float) -> FloatArray:
@@ -185,5 +197,5 @@ def _of_rates(counts: FloatArray, deviation: float, people: float) -> FloatArray
     binomial = noise + 4.0 * rows * rate * (1.0 - rate)
     zero, one = counts[:, :, None, None]
     together, apart = zero + one - rows, one - zero - rows * (2.0 * rate - 1.0)
-    found: FloatArray = logsumexp(-0.5 * (together**2 / noise + apart**2 / binomial + np.log(binomial)), axis=2)
+    found: FloatArray = _log_sum_exp(-0.5 * (together**2 / noise + apart**2 / binomial + np.log(binomial)), axis=2)
     return found

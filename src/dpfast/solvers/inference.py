@@ -41,7 +41,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, NoisyMoments, reduced_moments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, ReducedMoments, reduced_moments
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
 # coefficients seem to be.
@@ -308,13 +308,14 @@ def evidence_of_moments(
     units: FloatArray | None = None,
     outcome_unit: float = 1.0,
     fit_intercept: bool = False,
+    reduced: ReducedMoments | None = None,
 ) -> Evidence:
-    """Return the posterior from moments as released: shrunk ones are not unbiased."""
+    """Return the posterior from moments as released, `reduced` if that is known: shrunk ones are not unbiased."""
     if moments.shrinkage is not None:
         raise ValueError("moments must be as they were released")
-    reduced = reduced_moments(moments, center, fit_intercept)
+    reduced = reduced or reduced_moments(moments, center, fit_intercept)
     noise, features = reduced.noise, len(reduced.xx)
-    values, vectors = linalg.eigh(reduced.xx)
+    values, vectors = reduced.spectrum
     least = _least_eigenvalues(values, vectors, np.full_like(reduced.xx, noise.off_diagonal**2))
     values = denoised_eigenvalues(values, noise.off_diagonal)
     xx, inverse = (vectors * values) @ vectors.T, (vectors / np.maximum(values, least)) @ vectors.T

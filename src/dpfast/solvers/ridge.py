@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,11 +193,15 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
 
     Without noise it is 0.
     """
-    outcomes = xy.shape[1]
+    return _automatic_ridge(ReducedMoments(xx, xy, None, noise), shrinkage)
+
+
+def _automatic_ridge(reduced: ReducedMoments, shrinkage: Shrinkage | None) -> float:
+    noise, xy = reduced.noise, reduced.xy
     if noise.diagonal == noise.off_diagonal == 0.0:
         return 0.0
-    factors = np.ones(outcomes) if shrinkage is None else shrinkage.factors
-    eigenvalues, vectors = linalg.eigh(xx)
+    factors = np.ones(xy.shape[1]) if shrinkage is None else shrinkage.factors
+    eigenvalues, vectors = reduced.spectrum
     rotated = vectors.T @ xy
     squares = np.einsum("ij,ij->i", rotated, rotated)
     products = squares if shrinkage is None else np.einsum("ji,jk,ki->i", vectors, shrinkage.overlap, vectors)
@@ -256,18 +261,19 @@ def ridge_from_moments(
     center: FloatArray | None = None,
     units: FloatArray | None = None,
     fit_intercept: bool = False,
+    reduced: ReducedMoments | None = None,
 ) -> RidgeSolution:
     """Ridge coefficients of every outcome from one set of noisy moments.
 
     `ridge` is added to the diagonal of X'X, by default `automatic_ridge`; at 0 the minimum-norm solution is taken where
     X'X is singular. The coefficients are those of the rows as they were before they were divided by `units` and
     `center`, in those units, was subtracted: a penalty that is given is for them, the automatic one for rows in the
-    units. An intercept is not penalised.
+    units. An intercept is not penalised. `reduced` are these moments without the constant column, if they are known.
     """
-    reduced = reduced_moments(moments, center, fit_intercept)
+    reduced = reduced or reduced_moments(moments, center, fit_intercept)
     shrinkage = moments.shrinkage
-    penalty = automatic_ridge(reduced.xx, reduced.xy, reduced.noise, shrinkage) if ridge is None else ridge
-    response = _response(reduced.xx, penalty, units if ridge else None)
+    penalty = _automatic_ridge(reduced, shrinkage) if ridge is None else ridge
+    response = _response(reduced, penalty, units if ridge else None)
     theta = response @ reduced.xy
     constant = np.zeros(theta.shape[1])
     intercept = np.zeros(theta.shape[1])
@@ -283,7 +289,7 @@ def ridge_from_moments(
     return RidgeSolution(theta.T / own, intercept, std.T / own, penalty)
 
 
-def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> FloatArray:
+def _response(reduced: ReducedMoments, penalty: float, units: FloatArray | None) -> FloatArray:
     """Return the inverse of the repaired X'X and its penalty, of the coefficients of rows as they were before `units`.
 
     With u = units/max(units), (X'X + penalty diag(1/units^2))^-1 is u (u X'X u + penalty/max(units)^2 I)^-1 u.
@@ -291,8 +297,9 @@ def _response(xx: FloatArray, penalty: float, units: FloatArray | None) -> Float
     if units is not None:
         penalty /= float(np.max(units)) ** 2
         units = units / np.max(units)
-        xx = positive_semidefinite(xx) * np.outer(units, units)
-    values, vectors = linalg.eigh(xx)
+        values, vectors = linalg.eigh(positive_semidefinite(reduced.xx) * np.outer(units, units))
+    else:
+        values, vectors = reduced.spectrum
     damped = np.maximum(values, 0.0) + penalty
     # The cut-off of the usual pseudo-inverses: the largest rounding error of a zero eigenvalue.
     cutoff = len(values) * np.finfo(np.float64).eps * float(damped[-1])
@@ -346,6 +353,12 @@ class ReducedMoments:
     xy: FloatArray
     shift: FloatArray | None
     noise: MomentNoise
+
+    @cached_property
+    def spectrum(self) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues and eigenvectors of X'X."""
+        values, vectors = linalg.eigh(self.xx)
+        return values, vectors
 
 
 def _sums(moments: NoisyMoments) -> tuple[FloatArray, FloatArray, float]:

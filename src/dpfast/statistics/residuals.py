@@ -43,6 +43,7 @@ from dpfast.kernels import coded_step, residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
+from dpfast.privacy.rounding import remembered
 from dpfast.privacy.sensitivity import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.rows import CodedTables, RowMap
@@ -92,24 +93,18 @@ class ResidualStep:
     bend: tuple[float, float] = (1.0, 1.0)  # of "huber": threshold and width; of "quantile": level and width
 
     def __post_init__(self) -> None:
-        if self.theta.ndim != 2 or not np.isfinite(self.theta).all():
-            raise ValueError("theta must be a matrix of finite numbers")
+        if self.theta.ndim != 2:
+            raise _theta_error()
         n_columns, n_outcomes = self.theta.shape
         if n_columns <= self.constant or n_outcomes < 1:
             raise ValueError("theta must have a row for each column of X and a column for each outcome")
         if self.map_x.basis is not None or self.map_y.basis is not None:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
-        length_x = self.map_x.largest_norm(n_columns - self.constant)
         check.choice("link", self.link, tuple(residual_step.LINKS))
         if not self.longest >= _SMALLEST:
             raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
         with np.errstate(over="ignore"):
-            margin, of_y = self._longest_product(self.theta.T, length_x), self.map_y.largest_norm(n_outcomes)
-        if self.link not in ("logistic", "softmax"):
-            reach = of_y + margin
-        else:
-            # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
-            reach = 2.0 * n_outcomes * of_y if margin <= _LARGEST_MARGIN else math.inf
+            length_x, _ = self._lengths
         length_p = math.hypot(length_x, float(self.constant))
         if self.whitening is not None:
             if self.whitening.ndim != 2 or self.whitening.shape[1] != n_columns or len(self.whitening) < 1:
@@ -117,18 +112,53 @@ class ResidualStep:
             if not _SMALLEST <= float(np.max(np.abs(self.whitening))) <= _LARGEST:
                 raise ValueError("whitening must hold finite numbers, the largest from 1e-100 to 1e100 in size")
             length_p = self._longest_product(self.whitening, length_x)
-        if not (length_p <= _LARGEST_NORM and reach <= _LARGEST_NORM):
-            raise ValueError(
-                "the bounds of rows and outcomes, theta and whitening must be so that products of rows and residuals "
-                "cannot overflow"
-            )
+        if not length_p <= _LARGEST_NORM:
+            raise _overflow_error()
+        self._check_theta()
 
-    @property
+    def at(self, theta: FloatArray) -> ResidualStep:
+        """Return the step for other coefficients: what does not depend on them is not computed again."""
+        if theta.shape != self.theta.shape:
+            raise ValueError("theta must have as many rows and columns as before")
+        moved = object.__new__(ResidualStep)
+        moved.__dict__.update({"_maps": self._maps} | vars(self) | {"theta": theta})
+        moved._check_theta()
+        return moved
+
+    def _check_theta(self) -> None:
+        if not np.isfinite(self.theta).all():
+            raise _theta_error()
+        length_x, of_y = self._lengths
+        with np.errstate(over="ignore"):
+            margin = self._longest_product(self.theta.T, length_x)
+        if self.link not in ("logistic", "softmax"):
+            reach = of_y + margin
+        else:
+            # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
+            reach = 2.0 * self.theta.shape[1] * of_y if margin <= _LARGEST_MARGIN else math.inf
+        if not reach <= _LARGEST_NORM:
+            raise _overflow_error()
+
+    @cached_property
+    def _lengths(self) -> tuple[float, float]:
+        """Norms that no row, and no outcome, exceeds."""
+        return self.map_x.largest_norm(self.n_features), self.map_y.largest_norm(self.theta.shape[1])
+
+    @cached_property
+    def _maps(self) -> tuple[RowMapKernel, RowMapKernel]:
+        """What maps rows and outcomes; threads share it."""
+        return self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: kernels are made anew in another process."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @cached_property
     def n_features(self) -> int:
         """Columns of X."""
         return len(self.theta) - self.constant
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of a person's part: k and l."""
         return len(self.theta) if self.whitening is None else len(self.whitening), self.theta.shape[1]
@@ -137,14 +167,24 @@ class ResidualStep:
         """Return what the product of a matrix with a row, and the 1 after it, is no longer than."""
         sizes = np.abs(matrix)
         if not self.constant:
-            return length_x * float(np.sum(sizes))
-        return length_x * float(np.sum(sizes[:, :-1])) + float(np.sum(sizes[:, -1]))
+            return length_x * float(sizes.sum())
+        return length_x * float(sizes[:, :-1].sum()) + float(sizes[:, -1].sum())
 
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
-        maps = self.map_x.kernel(self.n_features), self.map_y.kernel(self.theta.shape[1])
         theta = in_c_order(self.theta.T, np.float64)
-        return *maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
+        return *self._maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
+
+
+def _theta_error() -> ValueError:
+    return ValueError("theta must be a matrix of finite numbers")
+
+
+def _overflow_error() -> ValueError:
+    return ValueError(
+        "the bounds of rows and outcomes, theta and whitening must be so that products of rows and residuals cannot "
+        "overflow"
+    )
 
 
 class StepTables(NamedTuple):
@@ -223,6 +263,9 @@ def check_most_rows(max_rows: int | None) -> None:
         raise ValueError(f"max_rows must be at most {MOST_ROWS_OF_ONE} for residual sums, got {max_rows}")
 
 
+clip_of = remembered(Clip)
+
+
 class ResidualSums(NamedTuple):
     """Exact sums over people: not private."""
 
@@ -236,7 +279,7 @@ class ResidualSums(NamedTuple):
 
 def residual_bound(clip: float, step: ResidualStep, max_rows: int | None = None) -> float:
     """Return the norm that no person's part of `residual_sums` exceeds, to calibrate with."""
-    held = Clip(float(clip), step.shape, max_rows)
+    held = clip_of(float(clip), step.shape, max_rows)
     return padded_bound(held.squared_bound, sum(held.exponents))
 
 
@@ -261,7 +304,7 @@ def residual_sums(
 
     With `bound_squares` squared residuals are summed too, each person's vector of them clipped to it in the L2 norm.
     """
-    held = Clip(float(clip), step.shape, max_rows)
+    held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         _check_bound("bound_squares", bound_squares)
     _check_table(table, step, whose, max_rows)
@@ -363,7 +406,7 @@ class ThreadRows(ABC):
 
     @property
     def _map_y(self) -> RowMapKernel:
-        return self._step.map_y.kernel(self._step.theta.shape[1])
+        return self._step._maps[1]
 
 
 class ThreadSums(ThreadRows):
@@ -375,9 +418,12 @@ class ThreadSums(ThreadRows):
     def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
         super().__init__(step)
         self._held = held
-        k = 0 if bound_squares is None else _grid_exponent(bound_squares)
+        self._sums: ResidualSums | None = None
+        self._unit_of_squares: int | None = None
         limits = None
         if bound_squares is not None:
+            k = _grid_exponent(bound_squares)
+            self._unit_of_squares = -k
             limits = math.ldexp(1.0, k), math.ldexp(bound_squares, k), _squares_limit(bound_squares, step)
         a, b = held.exponents
         self.kernel = residual_step.ResidualSums(
@@ -388,8 +434,6 @@ class ThreadSums(ThreadRows):
             squares_limits=limits,
             level=level,
         )
-        squares = None if limits is None else FixedPoint.zeros(held.shape[1:], -k)
-        self._sums = ResidualSums(FixedPoint.zeros(held.shape, held.exponent), squares, 0)
 
     def begin_coded(self, tables: StepTables) -> None:
         """Prepare for rows with codes."""
@@ -400,7 +444,7 @@ class ThreadSums(ThreadRows):
     def _begin_pairs(self, tables: PairTables) -> coded_step.CodedSums | None:
         held = self._held
         limits = tables.clip(held.bound, held.squared_bound, held.exponent)
-        if limits is None or self._sums.squares is not None:
+        if limits is None or self._unit_of_squares is not None:
             return None
         return coded_step.CodedSums(tables, self._map_y, limits, level=self.kernel.level)
 
@@ -411,7 +455,11 @@ class ThreadSums(ThreadRows):
         assert self._tables.pairs is not None
         by_slot, high, low, n_beyond = self.coded.take()
         products = self._tables.pairs.total(by_slot, high, low, self._held.bound)
-        self._sums = _add_sums(self._sums, self._sums._replace(products=products, n_beyond=n_beyond))
+        self._gather(ResidualSums(products, None, n_beyond))
+
+    def _gather(self, found: ResidualSums) -> ResidualSums:
+        self._sums = found if self._sums is None else _add_sums(self._sums, found)
+        return self._sums
 
     def make_room(self, n_rows: int) -> None:
         """See to it that so many rows can be added."""
@@ -420,14 +468,11 @@ class ThreadSums(ThreadRows):
 
     def taken(self) -> ResidualSums:
         """Return the exact sums so far."""
-        products, squares, n_beyond = self._sums
-        more, more_squares, more_beyond = self.kernel.take()
-        products = _on_finer_grid(products, _wide(more, self._held.exponent))
-        if squares is not None:
-            squares += _wide(more_squares, squares.exponent)
-        self._sums = ResidualSums(products, squares, n_beyond + more_beyond)
         self._take_coded()
-        return self._sums
+        products, squares, n_beyond = self.kernel.take()
+        unit = self._unit_of_squares
+        of_squares = None if unit is None else _wide(squares, unit)
+        return self._gather(ResidualSums(_wide(products, self._held.exponent), of_squares, n_beyond))
 
 
 class ThreadSizes(ThreadRows):
@@ -508,7 +553,9 @@ def _add_ranges(
     n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
     while len(parts) < n_workers:
         parts.append(new_part())
-    ranges = RowRanges(n_rows, min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers))))
+    if n_workers > 1:
+        longest = min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers)))
+    ranges = RowRanges(n_rows, longest)
 
     def add_ranges(part: _Part) -> int:
         for start, stop in ranges:
