@@ -121,7 +121,7 @@ def test_all_stages_together_keep_to_the_budget(kind, adjacency, m):
     queries = list(asked(staged(kind, adjacency=adjacency, m=m), walks, 0))
     whole = gaussian_mu(*PRIVACY.target)
     assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in queries]) <= whole
-    assert [query.name for query in queries] == (ALL if m == MANY else [name for name in ALL if "dist" not in name])
+    assert [query.name for query in queries] == ALL
 
 
 @pytest.mark.parametrize("m", [MANY, FEW])
@@ -270,14 +270,16 @@ def test_blocks_that_are_others_the_next_time_are_refused(adjacency):
 
 def test_a_summary_says_of_which_errors_its_limits_are():
     walks = continuing(900, 0)
-    for data, parameters, column in (
-        (walks, {}, "std_error"),
-        (iter([walks]), {}, "std_privacy"),
-        (walks, {"ridge": 1.0}, "std_privacy"),
-        (walks, {"delta": 0.0}, "std_privacy"),
+    of_noise = ["std_privacy", "low_privacy", "high_privacy"]
+    for data, parameters, columns in (
+        (walks, {}, ["std_error", "low", "high"]),
+        (iter([walks]), {}, of_noise),
+        (walks, {"ridge": 1.0}, of_noise),
+        (walks, {"delta": 0.0}, of_noise),
     ):
         table = evaluation(**parameters).fit(data).summary()
-        assert table.columns.tolist() == ["estimate", column, "low", "high"]
+        assert table.columns.tolist() == ["estimate", *columns]
+        assert table.attrs["target"] == ("population" if "low" in columns else "privacy noise alone")
 
 
 def test_a_model_comes_back_from_its_file_with_all_releases(tmp_path):

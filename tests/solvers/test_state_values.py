@@ -9,6 +9,7 @@ from dpfast.solvers.ridge import MomentNoise
 from dpfast.solvers.state_values import (
     Earlier,
     Estimate,
+    Lost,
     StateSums,
     _tail_and_pooled,
     fitted_values,
@@ -136,23 +137,23 @@ WHOLE = (-1.0, 1.0)
 
 
 def test_fitted_without_noise_they_are_the_means():
-    found = fitted_values(stage(1e6 * COUNTS, VALUES), WHOLE, NOTHING, (0.0, 0.0))
+    found = fitted_values(stage(1e6 * COUNTS, VALUES), WHOLE, WHOLE, NOTHING, Lost())
     assert found.pooled + found.above == pytest.approx(VALUES, abs=1e-5)
 
 
 def test_fitted_tails_are_worth_what_all_visits_are():
     """Half of every return was cut and filled with 0: returns are half of their values, which are alike."""
     earlier = NOTHING._replace(discount=Estimate(0.5, 1e-6))
-    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, earlier, (0.0, 0.0))
+    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, WHOLE, earlier, Lost())
     assert found.pooled + found.above == pytest.approx(np.full(60, 0.4), abs=1e-3)
     # What is known of tails from elsewhere counts instead.
     earlier = earlier._replace(tail=Estimate(-0.2, 1e-8))
-    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, earlier, (0.0, 0.0))
+    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, WHOLE, earlier, Lost())
     assert found.pooled + found.above == pytest.approx(np.full(60, 0.1), abs=0.02)
 
 
 def test_fitted_states_without_visits_are_worth_the_pooled_return_and_not_known():
-    found = fitted_values(stage([1000.0] * 9 + [0.0], [0.1] * 10, deviation=5.0), WHOLE, NOTHING, (0.0, 0.0))
+    found = fitted_values(stage([1000.0] * 9 + [0.0], [0.1] * 10, deviation=5.0), WHOLE, WHOLE, NOTHING, Lost())
     assert abs(found.above[-1]) < 1e-9
     assert found.deviation[-1] > 0.5
     assert np.all(found.deviation[:-1] < 0.05)
@@ -163,7 +164,7 @@ def test_fitted_values_are_drawn_from_their_own_means_by_a_few_of_their_errors_a
     values = np.zeros(60)
     values[7] = 0.8
     sums = stage(np.full(60, 200.0), values, deviation=10.0, rng=np.random.default_rng(0))
-    found = fitted_values(sums, WHOLE, NOTHING, (0.0, 0.0))
+    found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
     own, error = sums.returns[7] / sums.counts[7], 10.0 * math.sqrt(1.0 + 0.8**2) / 200.0
     assert found.pooled + found.above[7] > own - 1.5 * error
     assert found.deviation[7] > error
@@ -178,7 +179,7 @@ def test_fitted_limits_hold(deviation, between, within):
     for _ in range(40):
         values = 0.1 + between * rng.normal(size=60)
         sums = stage(np.round(np.geomspace(30.0, 5000.0, 60)), values, deviation=deviation, within=within, rng=rng)
-        found = fitted_values(sums, WHOLE, NOTHING, (0.0, 0.0))
+        found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
         off = found.pooled + found.above - values
         held.append(np.abs(off) <= 1.96 * found.deviation)
         errors.append(off)
@@ -208,7 +209,7 @@ def test_what_is_brought_together_again_and_again_is_no_surer_than_its_parts():
 def test_what_was_clipped_is_in_the_deviations():
     sums = stage(COUNTS, VALUES, within=0.01)
     plain, lighter, beyond = (
-        fitted_values(sums, WHOLE, NOTHING, lost).deviation for lost in ((0.0, 0.0), (0.3, 0.0), (0.0, 40.0))
+        fitted_values(sums, WHOLE, WHOLE, NOTHING, lost).deviation for lost in (Lost(), Lost(0.3), Lost(returns=40.0))
     )
     assert np.all(lighter > 0.3 * np.abs(VALUES))
     assert np.all(beyond[COUNTS > 100] > 30.0 / COUNTS[COUNTS > 100])
