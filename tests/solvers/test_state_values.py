@@ -11,7 +11,9 @@ from dpfast.solvers.state_values import (
     Estimate,
     Lost,
     StateSums,
+    _best_mean,
     _tail_and_pooled,
+    _unseen_tails,
     fitted_values,
     ridge_values,
     shrunken_values,
@@ -214,3 +216,79 @@ def test_what_was_clipped_is_in_the_deviations():
     assert np.all(lighter > 0.3 * np.abs(VALUES))
     assert np.all(beyond[COUNTS > 100] > 30.0 / COUNTS[COUNTS > 100])
     assert np.all(plain < lighter)
+
+
+def test_returns_beyond_the_range_bias_a_state_as_if_all_who_have_them_visited_it():
+    lost = Lost(people=((30.0, 0.5), (10.0, 2.0)))
+    assert lost.bias(np.array([10.0, 20.0, 100.0])) == pytest.approx([2.5, 1.5, 0.35])
+    sums = stage(COUNTS, VALUES, within=0.01)
+    plain, wider = (fitted_values(sums, WHOLE, WHOLE, NOTHING, one).deviation for one in (Lost(), lost))
+    assert 1.96 * wider == pytest.approx(lost.bias(COUNTS) + 1.645 * plain, rel=1e-6)
+    farther = Lost(people=((30.0, math.inf),))
+    assert np.all(np.isinf(fitted_values(sums, WHOLE, WHOLE, NOTHING, farther).deviation))
+
+
+def test_the_best_mean_of_so_much_weight_is_that_of_the_largest_values():
+    values, weights = np.array([0.1, 0.9, 0.5]), np.array([4.0, 1.0, 2.0])
+    means = _best_mean(values, weights, np.array([0.0, 2.0, 9.0]))
+    assert means == pytest.approx([0.9, (0.9 + 0.5) / 2.0, (0.4 + 0.9 + 1.0) / 7.0])
+
+
+def tails_at_random(rng, n_states):
+    """Values, visits, discounts, and where the truncated of each state's visitors are: no more than were ever there."""
+    values, counts = rng.uniform(-1.0, 1.0, n_states), rng.integers(1, 200, n_states).astype(float)
+    cut = rng.uniform(0.0, 0.7, n_states)
+    going = np.zeros((n_states, n_states))
+    for state in range(n_states):
+        left = cut[state] * counts[state]
+        # Of the best first, or of the worst, or of any.
+        order = rng.choice([np.argsort(values), np.argsort(-values), rng.permutation(n_states)])
+        for other in order:
+            going[state, other] = min(left, counts[other])
+            left -= going[state, other]
+    return values, counts, cut, going / (cut * counts)[:, None]
+
+
+def test_no_truncated_tail_is_farther_than_the_bound_of_it():
+    rng = np.random.default_rng(6)
+    tight = 0.0
+    for _ in range(200):
+        values, counts, cut, going = tails_at_random(rng, rng.integers(2, 9))
+        worth, filled = going @ values, rng.uniform(-1.0, 1.0)
+        own = values + cut * (filled - worth)
+        far = _unseen_tails((own, own), counts, (cut, np.zeros_like(cut)), filled, WHOLE)
+        assert np.all(np.abs(worth - filled) <= far + 1e-9)
+        tight = max(tight, float(np.max(np.abs(worth - filled) / far)))
+    assert tight > 0.99
+
+
+def test_tails_of_states_that_are_hardly_followed_may_be_worth_anything():
+    """All people are truncated in the last of three states: what comes next nobody saw. A fourth's value is unknown."""
+    counts, own = np.full(3, 100.0), np.zeros(3)
+    cut = np.array([0.4, 0.6, 0.9])
+    far = _unseen_tails((own, own), counts, (cut, np.zeros(3)), 0.0, WHOLE)
+    assert far[0] > 0.8
+    # Followed for longer, all are known to be worth what they are.
+    near = _unseen_tails((own, own), counts, (np.full(3, 0.4), np.zeros(3)), 0.0, WHOLE)
+    assert np.all(near < 1e-6)
+    # Unless discounts are not known so well.
+    unsure = _unseen_tails((own, own), counts, (np.full(3, 0.4), np.full(3, 0.5)), 0.0, WHOLE)
+    assert np.all(unsure > 0.85)
+    # Or a state where people may be is not.
+    unknown = np.array([0.0, 0.0, math.inf])
+    far = _unseen_tails((-unknown, unknown), counts, (np.full(3, 0.4), np.zeros(3)), 0.0, WHOLE)
+    assert far == pytest.approx(np.ones(3))
+
+
+def test_limits_include_the_bias_by_tails_and_not_only_its_square():
+    """Two classes of states that people never change between, and a tail of all: the worst case is the case."""
+    values, discounts = np.array([0.5] * 30 + [-0.5] * 30), 0.1
+    sums = stage(np.full(60, 1000.0), values, deviation=1.0)
+    filled = sums._replace(returns=sums.returns - discounts * 1000.0 * values, discounts=np.full(60, 100.0))
+    earlier = NOTHING._replace(tail=Estimate(0.0, 1e-8), discount=Estimate(discounts, 1e-6))
+    found = fitted_values(filled, WHOLE, WHOLE, earlier, Lost())
+    off = np.abs(found.pooled + found.above - values)
+    assert np.all(off > 0.04)
+    assert np.all(off <= 1.96 * found.deviation)
+    assert np.all(1.96 * found.deviation < 0.07)
+    assert found.unseen == pytest.approx(0.05, rel=0.2)

@@ -190,8 +190,6 @@ class Fitted(NamedTuple):
     attributes: dict[str, Any]
     #: 0 where they say nothing.
     error: float = 0.0
-    #: What else they show that users must know.
-    caution: str = ""
 
 
 class Solved(NamedTuple):
@@ -380,13 +378,13 @@ class PrivateEstimator(BaseEstimator, ABC):
             # Kept before the ledger has committed: once something was drawn, all of it is paid for, whatever follows.
             completion.keep(self._keep({"releases_": releases, _UNSOLVED: unsolved} | common))
             reservation.commit(*releases)
-            noisy, told = self._solve_released(tell)
+            noisy = self._solve_released(tell)
         # What was paid for is kept, also by those who make errors of warnings.
         if caution:
             warn(caution, ReleasedUtilityWarning)
         else:
             self._warn_of_noise(noisy, None, privacy)
-        self._warn_of_releases(told)
+        self._warn_of_releases()
         return self
 
     def complete(self) -> Self:
@@ -412,9 +410,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         True
         """
         if not self._is_solved:
-            noisy, told = self._solve_released()
-            self._warn_of_noise(noisy, None, self.privacy_spent_)
-            self._warn_of_releases(told)
+            self._warn_of_noise(self._solve_released(), None, self.privacy_spent_)
+            self._warn_of_releases()
         check_is_fitted(self)
         return self
 
@@ -433,8 +430,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             if name not in LEFT_OUT
         }
 
-    def _solve_released(self, tell: Callable[[], Any] | None = None) -> tuple[float, str]:
-        """Solve from the releases, and keep the result; return the expected error to warn of, 0 for none, and a caution.
+    def _solve_released(self, tell: Callable[[], Any] | None = None) -> float:
+        """Solve from the releases, and keep the result; return the expected error to warn of, 0 for none.
 
         `tell` computes the values of the releases, if the fit that made them is at hand.
         """
@@ -443,13 +440,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         model.__dict__.update(unsolved.given)
         if tell is None:
             tell = partial(unsolved.mechanism.solve, self.releases_[unsolved.n_before :])
-        attributes, error, caution = model._solve(unsolved.mechanism, tell(), unsolved.public)
+        attributes, error = model._solve(unsolved.mechanism, tell(), unsolved.public)
         noisy = 0.0 if unsolved.error is None else max(unsolved.error, error)
         if vars(self).get(_UNSOLVED) is not unsolved:
             raise RuntimeError(f"this {type(self).__name__} was completed or fitted again meanwhile, in another thread")
         kept = {name: value for name, value in vars(self).items() if name[-1] == "_" and name[0] != "_"}
         completion.forget(self._keep(kept | attributes | dict(unsolved.found)))
-        return noisy, caution
+        return noisy
 
     def __sklearn_is_fitted__(self) -> bool:
         if not self._is_solved:
@@ -624,9 +621,9 @@ class PrivateEstimator(BaseEstimator, ABC):
         )
         return True
 
-    def _warn_of_releases(self, caution: str) -> None:
-        """Warn of what releases show."""
-        if caution:
+    def _warn_of_releases(self) -> None:
+        """Warn of what else the releases show."""
+        if caution := vars(self).get("caution_"):
             warn(f"{type(self).__name__}: {caution}.", ReleasedUtilityWarning)
 
     @classmethod

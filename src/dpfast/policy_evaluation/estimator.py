@@ -692,7 +692,7 @@ class PolicyEvaluation(PrivateEstimator):
             public = public._replace(problem=found.narrow)
             extra["return_range_"] = found.narrow.grid.low, found.narrow.grid.high
         extra["caution_"] = found.caution
-        return Fitted(_attributes(public, found.coef, found.offset, found.ridge) | extra, found.error, found.caution)
+        return Fitted(_attributes(public, found.coef, found.offset, found.ridge) | extra, found.error)
 
     def _fit_without_noise(self, trajectories: Any) -> Solved:
         public, data = self._opened(trajectories)

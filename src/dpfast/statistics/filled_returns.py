@@ -54,7 +54,7 @@ SMALL_PART = 0.25
 #: How far returns may be beyond the declared range, in half widths: bins, and one of all that are farther.
 BEYOND = (0.25, 1.0, 4.0)
 # Less is rounding; and how much wider the grid is on either side that returns beyond the range are counted on.
-_EXCESS, _WIDER = 2.0**-16, 5.0
+_EXCESS, _WIDER = 2.0**-16, 8.0
 
 
 @dataclass(frozen=True)
