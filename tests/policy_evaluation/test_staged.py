@@ -195,9 +195,7 @@ def ahead(n_states, stay, horizon, m, seed):
     transitions = stay * np.eye(n_states) + (1.0 - stay) * np.eye(n_states, k=1)
     transitions[-1] = 0.0
     rewards = np.eye(n_states)[-1]
-    flat = markov_trajectories(
-        transitions, m, start=np.eye(n_states)[0], horizon=horizon, rewards=rewards, seed=seed
-    )
+    flat = markov_trajectories(transitions, m, start=np.eye(n_states)[0], horizon=horizon, rewards=rewards, seed=seed)
     return Trajectories(*flat), np.linalg.solve(np.eye(n_states) - 0.9 * transitions, rewards)
 
 
@@ -251,7 +249,8 @@ def test_there_are_no_limits_if_returns_are_far_beyond_the_range(tmp_path):
 
 def test_few_counts_beyond_the_range_are_taken_for_noise():
     assert _people_outside(np.array([-30.0, 20.0, 10.0, 25.0]), 10.0) == []
-    assert _people_outside(np.array([40.0, 0.0, -20.0, 25.0]), 10.0) == [(50.0, 0.25), (10.0, 1.0), (10.0, 4.0), (35.0, 4.0)]
+    found = _people_outside(np.array([40.0, 0.0, -20.0, 25.0]), 10.0)
+    assert found == [(50.0, 0.25), (10.0, 1.0), (10.0, 4.0), (35.0, 4.0)]
     # Many little ones are none.
     assert len(_people_outside(np.full(4, 15.0), 10.0)) == 4
     assert _people_outside(np.array([0.0, 0.0, 0.0, 40.0]), 10.0)[-1] == (50.0, math.inf)
@@ -259,19 +258,18 @@ def test_few_counts_beyond_the_range_are_taken_for_noise():
 
 @pytest.mark.slow
 def test_limits_of_many_chains_hold(monkeypatch):
-    """Of 20 fits a cell: 95% limits hold in 93% or more of the states, and hardly any fit warns without a reason."""
+    """Of 20 fits a cell: in 93% or more of the states. Hardly any fit warns without a reason, and most with one do."""
     monkeypatch.syspath_prepend(ROOT)
     from benchmarks.policy_limits import JUDGED, cell
 
-    warned = []
+    warned = {True: [], False: []}
     for name, world in JUDGED.items():
-        for people, adjacency in ((500, "add_remove"), (5_000, "replace_one")):
-            if people < 5_000 and "narrow" in name or "rewards of 0 to 1" in name:
-                continue  # few people beyond the range are not distinguished from noise
-            found = cell(world, people, 1.0, adjacency, 20)
-            assert found["mean"] >= 0.93, (name, people)
-            warned += [found["warned"]] if world.is_good else [1.0 - found["warned"]] * (people == 5_000 and "cut" not in name)
-    assert np.mean(warned) <= 0.05
+        found = cell(world, 5_000, 1.0, "replace_one", 20)
+        assert found["mean"] >= 0.93, name
+        assert found["least"] >= 0.8, name
+        warned[world.is_good].append(found["warned"])
+    assert np.mean(warned[True]) <= 0.05
+    assert np.mean(warned[False]) >= 0.7
 
 
 def test_a_fit_that_knows_nothing_is_in_the_middle_and_says_so():

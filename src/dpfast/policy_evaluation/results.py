@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 NOTE = (
     f"std_error is such that low and high, {LEVEL:.0%} limits, include noise, sampling, shrinkage, and the largest "
-    "possible bias by truncated tails and returns beyond the range. Where sums were not released in stages, std_privacy "
-    f"takes its place, and low_privacy and high_privacy are {LEVEL:.0%} limits for the privacy noise alone (first "
-    "order): they do not include sampling error."
+    "possible bias by truncated tails and returns beyond the range. Where sums were not released in stages, "
+    f"std_privacy takes its place, and low_privacy and high_privacy are {LEVEL:.0%} limits for the privacy noise alone "
+    "(first order): they do not include sampling error."
 )
 
 

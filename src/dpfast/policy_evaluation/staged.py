@@ -70,8 +70,8 @@ _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 _REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
 # The variance of a known value.
 _EXACT = 1e-12
-# Standard deviations of noise beyond which people with returns beyond the range are distinguished from none: in one bin,
-# and in all.
+# Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
+# bin, and in all.
 _ONE_BIN, _ALL_BINS = 3.2, 2.3
 # Share of the range that truncated tails may bias a visit's value by without a warning.
 _WARNED_BIAS = 0.15
@@ -248,7 +248,9 @@ class StagedVisits(PolicyMechanism):
         total = max(float(np.sum(sums[0])) / len(sums[0]), deviation)
         error = 0.5 * reach * deviation / total
         known = np.where(np.isfinite(found.deviation), unit * found.deviation, np.nan)
-        return Evaluated(unit * found.above, offset, 0.0, error, known, caution=_caution(lost, 0.5 * reach * found.unseen))
+        return Evaluated(
+            unit * found.above, offset, 0.0, error, known, caution=_caution(lost, 0.5 * reach * found.unseen)
+        )
 
     def expected_error(self, m: int, visited: float | None) -> float:
         """Expect the noise in the value of a state before shrinkage, with visits spread evenly."""
