@@ -220,6 +220,7 @@ def test_nothing_is_said_where_horizon_and_range_are_wide_enough():
             assert model.caution_ == ""
             assert "note" not in model.summary().attrs
             assert np.all(1.96 * model.value_std_ < 0.1)
+            assert np.all(np.abs(model.value_ - values) <= 3.0 * model.value_std_)
 
 
 @pytest.mark.parametrize("m", [600, 5_000])

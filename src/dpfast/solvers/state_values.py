@@ -291,8 +291,11 @@ def _unseen_tails(
     for _ in range(_BOUNDS):
         worst = own[0] - larger * (tail - np.where(is_seen, lowest, low))
         best = own[1] + larger * (np.where(is_seen, highest, high) - tail)
+        last = highest - lowest
         lowest = -_best_mean(-np.maximum(worst, low), counts, demand)
         highest = _best_mean(np.minimum(best, high), counts, demand)
+        if np.all(last - (highest - lowest) <= _PRECISION * (high - low)):
+            break
     farthest: FloatArray = np.maximum(np.maximum(highest - tail, tail - lowest), 0.0)
     return farthest
 
