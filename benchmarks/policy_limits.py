@@ -111,7 +111,7 @@ TUNED = {
     "dense, range too narrow": at_random(1, 8, _uniform, options=_options(0.9, 40, return_range=(0, 5)), is_good=False),
     "chain, range too narrow": chain(6, 0.5, 1.0, options=_options(0.9, 40, return_range=(0, 0.5)), is_good=False),
 }
-JUDGED = {
+ALSO_TUNED = {
     "ring": ring(8, 0.3, 1.0, options=_options(0.95, 50), is_good=True),
     "ring, cut": ring(8, 0.3, 1.0, options=_options(0.95, 20), is_good=False),
     "dense, 20 states": at_random(11, 20, _uniform, concentration=1.0, options=_options(0.9, 25), is_good=True),
@@ -133,6 +133,26 @@ JUDGED = {
     ),
     "costs of illness, rewards of 0 to 1": illness(costs=True, options=_options(0.9, 40), is_good=False),
     "ring, range too narrow": ring(8, 0.3, 1.0, options=_options(0.95, 50, return_range=(0, 3.0)), is_good=False),
+}
+
+
+JUDGED = {
+    "dense, 12 states": at_random(31, 12, _uniform, concentration=0.15, options=_options(0.92, 40), is_good=True),
+    "dense, cut at 12": at_random(32, 6, _uniform, options=_options(0.92, 12), is_good=False),
+    "rare and rewarded": at_random(33, 9, _skewed, options=_options(0.85, 25), is_good=True, drawn="1 or 0"),
+    "ring of 12": ring(12, 0.1, 1.0, options=_options(0.93, 40), is_good=True),
+    "ring of 20, half seen": ring(20, 0.2, 1.0, options=_options(0.95, 15), is_good=False),
+    "four chains, mostly reached": chain(4, 0.5, 1.0, chains=4, options=_options(0.95, 40, **UNIT), is_good=True),
+    "three chains, hardly reached": chain(9, 0.4, 1.0, chains=3, options=_options(0.93, 9, **UNIT), is_good=False),
+    "chain to a state that pays, far": chain(10, 0.3, 1.0, ends=False, options=_options(0.92, 12), is_good=False),
+    "board of 9, cut": board(3, options=_options(0.95, 10, **UNIT), is_good=False),
+    "illness, dear": illness(costs=True, options=_options(0.93, 50, return_range=(0.0, 40.0)), is_good=True),
+    "illness, dear, range too narrow": illness(
+        costs=True, options=_options(0.93, 50, return_range=(0.0, 5.0)), is_good=False
+    ),
+    "four chains, range too narrow": chain(
+        4, 0.5, 1.0, chains=4, options=_options(0.95, 40, return_range=(0.0, 0.7)), is_good=False
+    ),
 }
 
 
@@ -218,7 +238,8 @@ def main():
     parser.add_argument("--adjacency", default="replace_one,add_remove")
     parser.add_argument("--only", default="")
     chosen = parser.parse_args()
-    worlds = {"judged": JUDGED, "tuned": TUNED, "all": TUNED | JUDGED}[chosen.group]
+    tuned = TUNED | ALSO_TUNED
+    worlds = {"judged": JUDGED, "tuned": tuned, "all": tuned | JUDGED}[chosen.group]
     print(
         f"{'':38}{'people':>7}{'eps':>5} {'':11}{'mean':>6}{'least':>6}{'none':>6}{'width':>7}{'error':>8}"
         f"{'warned':>7}{'plan':>6}"

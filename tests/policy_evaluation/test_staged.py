@@ -261,10 +261,10 @@ def test_few_counts_beyond_the_range_are_taken_for_noise():
 def test_limits_of_many_chains_hold(monkeypatch):
     """Of 20 fits a cell: in 93% or more of the states. Hardly any fit warns without a reason, and most with one do."""
     monkeypatch.syspath_prepend(ROOT)
-    from benchmarks.policy_limits import JUDGED, cell
+    from benchmarks.policy_limits import ALSO_TUNED, cell
 
     warned = {True: [], False: []}
-    for name, world in JUDGED.items():
+    for name, world in ALSO_TUNED.items():
         found = cell(world, 5_000, 1.0, "replace_one", 20)
         assert found["mean"] >= 0.93, name
         assert found["least"] >= 0.8, name
