@@ -216,10 +216,10 @@ def cell(world, people, epsilon, adjacency, fits):
     coverage, rms = np.array(held)[:, known], np.sqrt(np.mean(np.square(errors), axis=0))[known]
     with np.errstate(invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        means = np.nanmean(coverage, axis=0)
+        mean, means = np.nanmean(coverage), np.nanmean(coverage, axis=0)
         wide = np.nanmedian(np.nanmedian(halves, axis=0)[known] / rms)
     return {
-        "mean": np.nanmean(coverage),
+        "mean": mean,
         "least": np.nanmin(means) if not np.isnan(means).all() else np.nan,
         "withheld": np.mean(np.isnan(coverage)),
         "wide": wide,
