@@ -28,7 +28,7 @@ from dpfast.ledger.release import guarantee_of
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore::dpfast.UnsoundCalibrationWarning")
 #: What columns are called where they hold the same.
 KNOWN = {"estimate", "mean", "std_privacy", "std_error", "low", "high", "p_value"}
-OWN = {"observed", "effect", "variance", "scale"}
+OWN = {"observed", "effect", "variance", "scale", "low_privacy", "high_privacy"}
 OWN |= {f"{ratio}{limit}" for ratio in ("odds_ratio", "rate_ratio") for limit in ("", "_low", "_high")}
 
 

@@ -9,8 +9,11 @@ from dpfast.solvers.ridge import MomentNoise
 from dpfast.solvers.state_values import (
     Earlier,
     Estimate,
+    Lost,
     StateSums,
+    _best_mean,
     _tail_and_pooled,
+    _unseen_tails,
     fitted_values,
     ridge_values,
     shrunken_values,
@@ -136,23 +139,23 @@ WHOLE = (-1.0, 1.0)
 
 
 def test_fitted_without_noise_they_are_the_means():
-    found = fitted_values(stage(1e6 * COUNTS, VALUES), WHOLE, NOTHING, (0.0, 0.0))
+    found = fitted_values(stage(1e6 * COUNTS, VALUES), WHOLE, WHOLE, NOTHING, Lost())
     assert found.pooled + found.above == pytest.approx(VALUES, abs=1e-5)
 
 
 def test_fitted_tails_are_worth_what_all_visits_are():
     """Half of every return was cut and filled with 0: returns are half of their values, which are alike."""
     earlier = NOTHING._replace(discount=Estimate(0.5, 1e-6))
-    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, earlier, (0.0, 0.0))
+    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, WHOLE, earlier, Lost())
     assert found.pooled + found.above == pytest.approx(np.full(60, 0.4), abs=1e-3)
     # What is known of tails from elsewhere counts instead.
     earlier = earlier._replace(tail=Estimate(-0.2, 1e-8))
-    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, earlier, (0.0, 0.0))
+    found = fitted_values(stage(COUNTS, np.full(60, 0.2), discounts=0.5), WHOLE, WHOLE, earlier, Lost())
     assert found.pooled + found.above == pytest.approx(np.full(60, 0.1), abs=0.02)
 
 
 def test_fitted_states_without_visits_are_worth_the_pooled_return_and_not_known():
-    found = fitted_values(stage([1000.0] * 9 + [0.0], [0.1] * 10, deviation=5.0), WHOLE, NOTHING, (0.0, 0.0))
+    found = fitted_values(stage([1000.0] * 9 + [0.0], [0.1] * 10, deviation=5.0), WHOLE, WHOLE, NOTHING, Lost())
     assert abs(found.above[-1]) < 1e-9
     assert found.deviation[-1] > 0.5
     assert np.all(found.deviation[:-1] < 0.05)
@@ -163,7 +166,7 @@ def test_fitted_values_are_drawn_from_their_own_means_by_a_few_of_their_errors_a
     values = np.zeros(60)
     values[7] = 0.8
     sums = stage(np.full(60, 200.0), values, deviation=10.0, rng=np.random.default_rng(0))
-    found = fitted_values(sums, WHOLE, NOTHING, (0.0, 0.0))
+    found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
     own, error = sums.returns[7] / sums.counts[7], 10.0 * math.sqrt(1.0 + 0.8**2) / 200.0
     assert found.pooled + found.above[7] > own - 1.5 * error
     assert found.deviation[7] > error
@@ -178,7 +181,7 @@ def test_fitted_limits_hold(deviation, between, within):
     for _ in range(40):
         values = 0.1 + between * rng.normal(size=60)
         sums = stage(np.round(np.geomspace(30.0, 5000.0, 60)), values, deviation=deviation, within=within, rng=rng)
-        found = fitted_values(sums, WHOLE, NOTHING, (0.0, 0.0))
+        found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
         off = found.pooled + found.above - values
         held.append(np.abs(off) <= 1.96 * found.deviation)
         errors.append(off)
@@ -208,8 +211,84 @@ def test_what_is_brought_together_again_and_again_is_no_surer_than_its_parts():
 def test_what_was_clipped_is_in_the_deviations():
     sums = stage(COUNTS, VALUES, within=0.01)
     plain, lighter, beyond = (
-        fitted_values(sums, WHOLE, NOTHING, lost).deviation for lost in ((0.0, 0.0), (0.3, 0.0), (0.0, 40.0))
+        fitted_values(sums, WHOLE, WHOLE, NOTHING, lost).deviation for lost in (Lost(), Lost(0.3), Lost(returns=40.0))
     )
     assert np.all(lighter > 0.3 * np.abs(VALUES))
     assert np.all(beyond[COUNTS > 100] > 30.0 / COUNTS[COUNTS > 100])
     assert np.all(plain < lighter)
+
+
+def test_returns_beyond_the_range_bias_a_state_as_if_all_who_have_them_visited_it():
+    lost = Lost(people=((30.0, 0.5), (10.0, 2.0)))
+    assert lost.bias(np.array([10.0, 20.0, 100.0])) == pytest.approx([2.5, 1.5, 0.35])
+    sums = stage(COUNTS, VALUES, within=0.01)
+    plain, wider = (fitted_values(sums, WHOLE, WHOLE, NOTHING, one).deviation for one in (Lost(), lost))
+    assert 1.96 * wider == pytest.approx(lost.bias(COUNTS) + 1.645 * plain, rel=1e-6)
+    farther = Lost(people=((30.0, math.inf),))
+    assert np.all(np.isinf(fitted_values(sums, WHOLE, WHOLE, NOTHING, farther).deviation))
+
+
+def test_the_best_mean_of_so_much_weight_is_that_of_the_largest_values():
+    values, weights = np.array([0.1, 0.9, 0.5]), np.array([4.0, 1.0, 2.0])
+    means = _best_mean(values, weights, np.array([0.0, 2.0, 9.0]))
+    assert means == pytest.approx([0.9, (0.9 + 0.5) / 2.0, (0.4 + 0.9 + 1.0) / 7.0])
+
+
+def tails_at_random(rng, n_states):
+    """Values, visits, discounts, and where the truncated of each state's visitors are: no more than were ever there."""
+    values, counts = rng.uniform(-1.0, 1.0, n_states), rng.integers(1, 200, n_states).astype(float)
+    cut = rng.uniform(0.0, 0.7, n_states)
+    going = np.zeros((n_states, n_states))
+    for state in range(n_states):
+        left = cut[state] * counts[state]
+        # Of the best first, or of the worst, or of any.
+        order = rng.choice([np.argsort(values), np.argsort(-values), rng.permutation(n_states)])
+        for other in order:
+            going[state, other] = min(left, counts[other])
+            left -= going[state, other]
+    return values, counts, cut, going / (cut * counts)[:, None]
+
+
+def test_no_truncated_tail_is_farther_than_the_bound_of_it():
+    rng = np.random.default_rng(6)
+    tight = 0.0
+    for _ in range(200):
+        values, counts, cut, going = tails_at_random(rng, rng.integers(2, 9))
+        worth, filled = going @ values, rng.uniform(-1.0, 1.0)
+        own = values + cut * (filled - worth)
+        far = _unseen_tails((own, own), counts, (cut, np.zeros_like(cut)), filled, WHOLE)
+        assert np.all(np.abs(worth - filled) <= far + 1e-9)
+        tight = max(tight, float(np.max(np.abs(worth - filled) / far)))
+    assert tight > 0.99
+
+
+def test_tails_of_states_that_are_hardly_followed_may_be_worth_anything():
+    """All people are truncated in the last of three states: what comes next nobody saw. A fourth's value is unknown."""
+    counts, own = np.full(3, 100.0), np.zeros(3)
+    cut = np.array([0.4, 0.6, 0.9])
+    far = _unseen_tails((own, own), counts, (cut, np.zeros(3)), 0.0, WHOLE)
+    assert far[0] > 0.8
+    # Followed for longer, all are known to be worth what they are.
+    near = _unseen_tails((own, own), counts, (np.full(3, 0.4), np.zeros(3)), 0.0, WHOLE)
+    assert np.all(near < 1e-6)
+    # Unless discounts are not known so well.
+    unsure = _unseen_tails((own, own), counts, (np.full(3, 0.4), np.full(3, 0.5)), 0.0, WHOLE)
+    assert np.all(unsure > 0.85)
+    # Or a state where people may be is not.
+    unknown = np.array([0.0, 0.0, math.inf])
+    far = _unseen_tails((-unknown, unknown), counts, (np.full(3, 0.4), np.zeros(3)), 0.0, WHOLE)
+    assert far == pytest.approx(np.ones(3))
+
+
+def test_limits_include_the_bias_by_tails_and_not_only_its_square():
+    """Two classes of states that people never change between, and a tail of all: the worst case is the case."""
+    values, discounts = np.array([0.5] * 30 + [-0.5] * 30), 0.1
+    sums = stage(np.full(60, 1000.0), values, deviation=1.0)
+    filled = sums._replace(returns=sums.returns - discounts * 1000.0 * values, discounts=np.full(60, 100.0))
+    earlier = NOTHING._replace(tail=Estimate(0.0, 1e-8), discount=Estimate(discounts, 1e-6))
+    found = fitted_values(filled, WHOLE, WHOLE, earlier, Lost())
+    off = np.abs(found.pooled + found.above - values)
+    assert np.all(off > 0.04)
+    assert np.all(off <= 1.96 * found.deviation)
+    assert np.all(1.96 * found.deviation < 0.07)
+    assert found.unseen == pytest.approx(0.05, rel=0.2)

@@ -9,6 +9,7 @@ from reference.trajectories import episodes_of
 
 from dpfast.statistics import ReturnGrid, Trajectories
 from dpfast.statistics.filled_returns import (
+    BEYOND,
     FilledReturns,
     Residuals,
     distance_counts,
@@ -114,7 +115,34 @@ def test_counts_put_each_person_in_one_bin(kind):
     ]
     edges = np.quantile(farthest, [0.3, 0.6, 0.9]) + 0.5
     counts = distance_counts(walks, returns, 1.0, 0, edges).to_float64()[0]
-    assert counts.tolist() == [9.0, 9.0, 12.0]
+    assert counts.tolist() == [9.0, 9.0, 12.0] + [0.0] * (len(BEYOND) + 1)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_people_beyond_the_range_are_counted_by_how_far_whatever_their_tails_are_worth(kind, sign):
+    """Half of the range is 2.5 wide: one return each beyond an end, or one that only a tail takes there."""
+    returns = KINDS[kind]
+    end = GRID.high if sign > 0.0 else GRID.low
+    far = [0.0, 0.1, 0.3, 1.5, 5.0, 1e12]
+    rewards = [end + sign * 2.5 * one for one in far]
+    walks = Trajectories(np.zeros(6, int), rewards, np.arange(7), N_STATES, truncated=np.zeros(6, bool))
+    edges = np.array([1.0]) * GRID.largest
+    tail = GRID.high if sign > 0.0 else GRID.low
+    assert distance_counts(walks, returns, tail, 0, edges).to_float64()[0].tolist() == [1.0, 1.0, 1.0, 1.0, 2.0]
+    if returns.has_tails:
+        # They went on: the tail adds a discount of .8 times an end, and may be worth the other one.
+        cut = Trajectories(np.zeros(6, int), rewards, np.arange(7), N_STATES, truncated=np.ones(6, bool))
+        least = [sign * (reward + GAMMA * (GRID.low if sign > 0.0 else GRID.high) - end) / 2.5 for reward in rewards]
+        beyond = np.bincount(np.searchsorted(BEYOND, [one for one in least if one > 0.0]), minlength=4)
+        expected = [float(sum(one <= 0.0 for one in least)), *beyond.astype(float)]
+        assert distance_counts(cut, returns, tail, 0, edges).to_float64()[0].tolist() == expected
+
+
+def test_ranges_at_the_ends_of_floats_have_a_wider_grid_too():
+    for limits in ((-1e100, 1e100), (9e99, 1e100), (0.0, 1e-100)):
+        wide = FilledReturns(GAMMA, None, 0, ReturnGrid.for_range(*limits), False).wide().grid
+        assert wide.low <= limits[0] < limits[1] <= wide.high
 
 
 def one_walk(parameters, n_steps):

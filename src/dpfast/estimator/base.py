@@ -384,6 +384,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             warn(caution, ReleasedUtilityWarning)
         else:
             self._warn_of_noise(noisy, None, privacy)
+        self._warn_of_releases()
         return self
 
     def complete(self) -> Self:
@@ -410,6 +411,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         if not self._is_solved:
             self._warn_of_noise(self._solve_released(), None, self.privacy_spent_)
+            self._warn_of_releases()
         check_is_fitted(self)
         return self
 
@@ -618,6 +620,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             ReleasedUtilityWarning if people is None else UtilityWarning,
         )
         return True
+
+    def _warn_of_releases(self) -> None:
+        """Warn of what else the releases show."""
+        if caution := vars(self).get("caution_"):
+            warn(f"{type(self).__name__}: {caution}.", ReleasedUtilityWarning)
 
     @classmethod
     def plot_plan(

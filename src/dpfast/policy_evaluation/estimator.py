@@ -148,8 +148,12 @@ class PolicyEvaluation(PrivateEstimator):
         Origin of the fit. For sums per state: the pooled return of all visits, or an end of the range if the noise does
         not distinguish the two. For "lsl" and for normal equations: the lower end of the range. Else 0.
     value_std_ : ndarray of shape (n_states,)
-        Standard deviation of `value_`, for "sufficient_statistics" only: in stages of all errors (noise, sampling,
-        tails, shrinkage and clipping); at once of the privacy noise alone (first order).
+        Error of `value_`, for "sufficient_statistics" only. In stages 1.96 times it are limits of 95% for all errors:
+        noise, sampling, shrinkage, and the largest possible bias by truncated tails and returns beyond the range. NaN
+        if returns are too far beyond the range for a limit. At once the deviation by the privacy noise alone (first
+        order).
+    caution_ : str
+        Why limits are wide or missing, as `fit` warned; empty if they are neither.
     return_range_ : tuple of float
         The range found, if `return_range` is "private".
     ridge_ : float
@@ -193,6 +197,7 @@ class PolicyEvaluation(PrivateEstimator):
     coef_: FloatArray = field(init=False)
     offset_: float = field(init=False)
     value_std_: FloatArray = field(init=False)
+    caution_: str = field(init=False)
     return_range_: tuple[float, float] = field(init=False)
     ridge_: float = field(init=False)
 
@@ -228,7 +233,8 @@ class PolicyEvaluation(PrivateEstimator):
         -----
         UtilityWarning
             If the answer will be mostly noise however often each state is visited, by the public number of
-            trajectories. Also if released values show this: too few visits, or values far beyond the range of returns.
+            trajectories. Also if released values show this: too few visits, values far beyond the range of returns,
+            people with returns beyond it, or truncated tails that could change values by much.
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
@@ -277,10 +283,10 @@ class PolicyEvaluation(PrivateEstimator):
         Returns
         -------
         pandas.DataFrame
-            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; `value_std_`, where
-            there is one, as ``std_error`` of sums in stages and as ``std_privacy`` of others; and ``low`` and ``high``,
-            limits by it. Those of sums at once are for the noise alone: they do not include sampling error of the
-            trajectories, or the effect of clipping to the range of returns.
+            A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; of sums in stages
+            ``std_error``, `value_std_`, and ``low`` and ``high``, limits by it. Of sums at once these are
+            ``std_privacy``, ``low_privacy`` and ``high_privacy``: limits for the noise alone, without sampling error,
+            truncated tails, shrinkage, and clipping. `caution_` is the note above them.
 
         Raises
         ------
@@ -296,8 +302,9 @@ class PolicyEvaluation(PrivateEstimator):
         check_is_fitted(self)
         if states is None:
             states = range(len(self.value_)) if self._states is None else self._states
-        target = "population" if self._counts_all else "these trajectories"
-        said = {"level": level, "target": target} if hasattr(self, "value_std_") else {}
+        target = "population" if self._counts_all else "privacy noise alone"
+        said: dict[str, Any] = {"level": level, "target": target} if hasattr(self, "value_std_") else {}
+        said["note"] = getattr(self, "caution_", "") or None
         return Estimates({"state": states}, self._tabled(level), self._header(**said))
 
     @property
@@ -310,9 +317,10 @@ class PolicyEvaluation(PrivateEstimator):
         reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
         columns = {"estimate": self.value_}
         if hasattr(self, "value_std_"):
-            noise_std = self.value_std_
-            sides = {"low": self.value_ - reach * noise_std, "high": self.value_ + reach * noise_std}
-            columns |= {"std_error" if self._counts_all else "std_privacy": noise_std} | sides
+            half = reach * self.value_std_
+            # Limits for the noise alone have names of their own, so that nobody takes them for those of values.
+            deviation, of = ("std_error", "") if self._counts_all else ("std_privacy", "_privacy")
+            columns |= {deviation: self.value_std_, f"low{of}": self.value_ - half, f"high{of}": self.value_ + half}
         return columns
 
     def plot(
@@ -372,7 +380,7 @@ class PolicyEvaluation(PrivateEstimator):
         options: dict[str, Any] = {"limits": limits, "level": level, "reference": reference} | marks
         options |= {"ax": ax, "title": title, "label": label, "unit": unit}
         options["states"] = self._states if state_names is None else state_names
-        options["covers"] = "noise, sampling and tails" if self._counts_all else "privacy noise"
+        options["covers"] = "noise, sampling, tails" if self._counts_all else "privacy noise"
         return plotting.value_function(self.value_, getattr(self, "value_std_", None), shape, **options)
 
     def _numbered(self, states: Any) -> Any:
@@ -683,6 +691,7 @@ class PolicyEvaluation(PrivateEstimator):
         if found.narrow is not None:
             public = public._replace(problem=found.narrow)
             extra["return_range_"] = found.narrow.grid.low, found.narrow.grid.high
+        extra["caution_"] = found.caution
         return Fitted(_attributes(public, found.coef, found.offset, found.ridge) | extra, found.error)
 
     def _fit_without_noise(self, trajectories: Any) -> Solved:

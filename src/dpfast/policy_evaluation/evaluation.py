@@ -49,6 +49,8 @@ class Evaluated(NamedTuple):
     value_std: FloatArray | None = None
     #: The problem with the range that was found, if it was to be.
     narrow: Problem | None = None
+    #: Why limits are wide or missing, if they are.
+    caution: str = ""
 
 
 class VisitSolver(NamedTuple):

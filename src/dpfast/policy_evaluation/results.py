@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 NOTE = (
-    "std_error is the standard deviation of a value by noise, sampling, what fills the tails of trajectories that "
-    "were cut and what values were drawn by. Where sums were not released in stages std_privacy takes its place: that "
-    "by the privacy noise alone (first order), which says nothing of sampling error. low and high are "
-    f"{LEVEL:.0%} limits by it."
+    f"std_error is such that low and high, {LEVEL:.0%} limits, include noise, sampling, shrinkage, and the largest "
+    "possible bias by truncated tails and returns beyond the range. Where sums were not released in stages, "
+    f"std_privacy takes its place, and low_privacy and high_privacy are {LEVEL:.0%} limits for the privacy noise alone "
+    "(first order): they do not include sampling error."
 )
 
 
@@ -42,4 +42,6 @@ def facts(model: PolicyEvaluation) -> list[tuple[str, str]]:
     if hasattr(model, "value_std_"):
         noise = float(np.sqrt(np.mean(np.square(model.value_std_))))
         stated.append(("error as released", f"{noise:.2g} in root mean square over states"))
+    if getattr(model, "caution_", ""):
+        stated.append(("caution", model.caution_))
     return stated

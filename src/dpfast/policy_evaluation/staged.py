@@ -9,8 +9,9 @@ The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by s
   private, 1 a person is released beside them: sqrt(5) in place of 2.
 2. *Visits* (`_VISITS`): people by the number of states they visit. They determine the clip C of a person's visits, by
   the least sum of noise (proportional to C) and bias (the visits clipped).
-3. *Distances* (`_DISTANCES`), unless people are too few to locate the returns: people by the largest distance of their
-  returns from that location. They determine the reach of returns in the same way.
+3. *Distances* (`_DISTANCES`): people by the largest distance of their returns from that location. They determine the
+  reach of returns in the same way, unless people are too few to locate the returns. People with returns beyond the
+  declared range are in bins of their own, by how far beyond: their values are clipped, and limits say so.
 4. *Sums*: over people and the states they visit, of 1, of returns, of their squares and of discounts of truncated
   tails. A person's part is scaled to keep visits and returns within C (`dpfast.statistics.filled_returns`). No two
   people's parts have a negative product in any state: one who takes another's place moves the sums by sqrt(2) times the
@@ -18,8 +19,7 @@ The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by s
 
 A stage adapts only to earlier releases and public numbers, and is fixed before trajectories are read again. Each
 release is calibrated for its part as if it were alone: whatever was released before, counts move by one bin or two,
-means and sums by the bounds above. So they compose adaptively to the whole by mu squared. Whether distances are counted
-depends on the released means alone.
+means and sums by the bounds above. So they compose adaptively to the whole by mu squared.
 
 What follows is post-processing (`dpfast.solvers.state_values.fitted_values`).
 """
@@ -41,8 +41,9 @@ from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.solvers.state_values import Earlier, Estimate, StateSums, fitted_values
+from dpfast.solvers.state_values import Earlier, Estimate, Lost, StateSums, fitted_values
 from dpfast.statistics.filled_returns import (
+    BEYOND,
     SMALL_PART,
     FilledReturns,
     Residuals,
@@ -69,6 +70,11 @@ _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 _REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
 # The variance of a known value.
 _EXACT = 1e-12
+# Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
+# bin, and in all.
+_ONE_BIN, _ALL_BINS = 3.2, 2.3
+# Share of the range that truncated tails may bias a visit's value by without a warning.
+_WARNED_BIAS = 0.15
 # What people who are scaled bias values by, in parts of what they lose.
 _BIAS_OF_VISITS, _BIAS_OF_RETURNS = 1.0, 2.0
 
@@ -120,39 +126,35 @@ class StagedVisits(PolicyMechanism):
         return cls(run, privacy, returns, None if privacy.adjacency == "add_remove" else m)
 
     @cached_property
-    def _parts(self) -> tuple[Privacy, Privacy]:
-        """Split off the means' part."""
-        means, left = parts_of(self.privacy, [_MEANS, 1.0 - _MEANS])
-        return means, left
-
-    def _later_parts(self, *, told: bool) -> tuple[Privacy, ...]:
-        distances = _DISTANCES if told else 0.0
-        shares = [_VISITS, distances, 1.0 - _MEANS - _VISITS - distances]
-        return parts_of(self._parts[1], [share for share in shares if share > 0.0])
+    def _parts(self) -> tuple[Privacy, ...]:
+        """Split the budget between the four stages."""
+        shares = _MEANS, _VISITS, _DISTANCES
+        return parts_of(self.privacy, [*shares, 1.0 - sum(shares)])
 
     @property
     def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in a sum of clip 1."""
-        return {"sum": self._sums(self._later_parts(told=True)[-1], 1.0).deviation}
+        return {"sum": self._sums(self._parts[-1], 1.0).deviation}
 
     def stages(self) -> Stages[Evaluated]:
         """Ask for one release after the other."""
         centered = yield from self._means()
-        visits, *distances, sums = self._later_parts(told=centered.is_told)
+        _, visits, distances, sums = self._parts
         clip, noise, lighter = yield from self._clip(visits, self._sums(sums, 1.0).deviation, centered.n)
         half = self.returns.half
         # Where little is known, returns are taken from the middle of the range, and tails are worth that.
         known = (centered.pooled.value, centered.tail.value) if centered.is_told else (0.0, 0.0)
         center, tail = round(known[0] * half), known[1]
-        reach, lost = float(half + abs(center)), 0.0
         tail_value = self.returns.grid.middle + tail * self.returns.half_width
-        if distances:
-            reach, lost = yield from self._reach(distances[0], tail_value, center, noise, centered.n)
+        # Without noise the farthest reach is best.
+        noise = noise if centered.is_told else 0.0
+        reach, lost = yield from self._reach(distances, tail_value, center, noise, centered.n)
         residuals = Residuals(tail_value, center, reach)
         mechanism = self._sums(sums, clip)
         statistic = partial(state_sums, returns=self.returns, residuals=residuals, clip=clip)
         released = yield Query(self.run.what, mechanism, statistic, clip)
-        return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals, (lighter, lost))
+        lost = lost._replace(weight=lighter)
+        return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals, lost)
 
     def _means(self) -> Generator[Query, Release, _Centered]:
         """Estimate the location of returns, and the loss of truncated ones."""
@@ -195,19 +197,24 @@ class StagedVisits(PolicyMechanism):
 
     def _reach(
         self, part: Privacy, tail: float, center: int, noise: float, n: float
-    ) -> Generator[Query, Release, tuple[float, float]]:
-        """Learn how far returns are from the center, in units of the grid, and how far beyond people are, over that."""
+    ) -> Generator[Query, Release, tuple[float, Lost]]:
+        """Learn how far returns are from the center, in units of the grid, and what is lost beyond and by the range."""
         farthest = float(self.returns.half + abs(center))
         edges = farthest * np.exp2(-0.5 * np.arange(_DISTANCE_BINS)[::-1])
-        counts = NoisySum.of_counts(part, 1, _DISTANCE_BINS)
+        counts = NoisySum.of_counts(part, 1, _DISTANCE_BINS + len(BEYOND) + 1)
         statistic = partial(distance_counts, returns=self.returns, tail=tail, center=center, edges=edges)
         released = yield Query("distances of returns", counts, statistic)
+        histogram, outside = np.split(released.values["sum"][0], [_DISTANCE_BINS])
+        people = _people_outside(outside, counts.deviation)
+        # Their distances are not known: they are taken to be the farthest.
+        histogram = np.append(histogram[:-1], histogram[-1] + sum(number for number, _ in people))
         relative = edges / farthest
         middles = relative * 2.0**-0.25
         lost = [np.maximum(middles - edge, 0.0) for edge in relative]
-        histogram = released.values["sum"][0]
         at = _least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)
-        return float(edges[at]), max(float(lost[at] @ histogram), 0.0) / float(relative[at])
+        beyond = max(float(lost[at] @ histogram), 0.0) / float(relative[at])
+        half = self.returns.half / float(edges[at])
+        return float(edges[at]), Lost(0.0, beyond, tuple((number, size * half) for number, size in people))
 
     def _sums(self, part: Privacy, clip: float) -> NoisySum:
         """Return the noise of the sums."""
@@ -216,7 +223,7 @@ class StagedVisits(PolicyMechanism):
         return NoisySum.moved_by(part, math.sqrt(2.0) * bound * ROUND_UP, bound, shape)
 
     def _told(
-        self, sums: FloatArray, deviation: float, centered: _Centered, residuals: Residuals, lost: tuple[float, float]
+        self, sums: FloatArray, deviation: float, centered: _Centered, residuals: Residuals, lost: Lost
     ) -> Evaluated:
         """Return values, in the units of rewards."""
         returns, grid = self.returns, self.problem.grid
@@ -228,9 +235,11 @@ class StagedVisits(PolicyMechanism):
         discounts = sums[3] / SMALL_PART if returns.has_tails else np.zeros_like(sums[0])
         small = deviation / SMALL_PART
         filled = (residuals.tail - grid.middle) / returns.half_width
+        whole = (-1.0 - center) / reach, (1.0 - center) / reach
         found = fitted_values(
             StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small),
-            (max((-1.0 - center) / reach, -1.0), min((1.0 - center) / reach, 1.0)),
+            (max(whole[0], -1.0), min(whole[1], 1.0)),
+            whole,
             Earlier(about(centered.pooled), about(centered.tail), centered.discount, (filled - center) / reach),
             lost,
         )
@@ -238,7 +247,10 @@ class StagedVisits(PolicyMechanism):
         offset = grid.middle + center * returns.half_width + unit * found.pooled
         total = max(float(np.sum(sums[0])) / len(sums[0]), deviation)
         error = 0.5 * reach * deviation / total
-        return Evaluated(unit * found.above, offset, 0.0, error, unit * found.deviation)
+        known = np.where(np.isfinite(found.deviation), unit * found.deviation, np.nan)
+        return Evaluated(
+            unit * found.above, offset, 0.0, error, known, caution=_caution(lost, 0.5 * reach * found.unseen)
+        )
 
     def expected_error(self, m: int, visited: float | None) -> float:
         """Expect the noise in the value of a state before shrinkage, with visits spread evenly."""
@@ -273,7 +285,7 @@ class StagedVisits(PolicyMechanism):
         n_states = self.problem.n_states
         shares = np.broadcast_to(visited, (n_states,))
         mean = max(1.0, float(np.sum(shares)))
-        unit = self._sums(self._later_parts(told=True)[-1], math.sqrt(_A_VISIT * mean)).deviation
+        unit = self._sums(self._parts[-1], math.sqrt(_A_VISIT * mean)).deviation
         horizon = self.problem.horizon if self.returns.has_tails else None
         cut = 0.0 if horizon is None else min(self.returns.gamma ** (0.5 * horizon), 1.0 - 2.0**-30)
         pooled = 0.5 * unit * math.sqrt(n_states) / (m * mean)
@@ -285,6 +297,33 @@ class StagedVisits(PolicyMechanism):
         moved = math.sqrt({1: 4.0, 2: 5.0, 4: 10.0}[size]) * ROUND_UP
         size += self.m is None
         return NoisySum.moved_by(self._parts[0], moved, math.sqrt(size) * ROUND_UP, (size,))
+
+
+def _people_outside(counts: FloatArray, deviation: float) -> list[tuple[float, float]]:
+    """Return people with returns beyond the range, and by how many half widths at most; none if they may be noise."""
+    is_sure = counts > _ONE_BIN * deviation
+    if not np.any(is_sure) and float(np.sum(counts)) <= _ALL_BINS * deviation * math.sqrt(len(counts)):
+        return []
+    # Of the last bin nothing is known but that it is farther: of few people, perhaps noise, as far as the one before.
+    sizes = (*BEYOND, math.inf if is_sure[-1] else BEYOND[-1])
+    return [(max(float(count), 0.0) + deviation, size) for count, size in zip(counts, sizes, strict=True)]
+
+
+def _caution(lost: Lost, bias: float) -> str:
+    """Say why limits are wide, or missing."""
+    said = []
+    if lost.people:
+        what = "cannot be" if any(math.isinf(size) for _, size in lost.people) else "are"
+        said.append(
+            "as released, people have returns beyond the declared range, and those were clipped. The 95% limits "
+            f"{what} widened accordingly; declare a wider return_range (or reward_range)"
+        )
+    if bias > _WARNED_BIAS:
+        said.append(
+            f"as released, rewards after the horizon may change values by {100.0 * min(bias, 1.0):.0f}% of the range "
+            "of returns. The limits include this; a larger horizon or a smaller gamma narrows them"
+        )
+    return "; ".join(said)
 
 
 def _least_error(

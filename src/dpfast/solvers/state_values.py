@@ -13,6 +13,8 @@ wherever n is small, so values are shrunk towards the pooled return c, that of a
 References
 ----------
 .. [1] Morris, C. N. (1983). Parametric empirical Bayes inference: theory and applications. JASA 78, 47-55.
+.. [2] Imbens, G. W., Manski, C. F. (2004). Confidence intervals for partially identified parameters. Econometrica 72,
+   1845-1857.
 """
 
 from __future__ import annotations
@@ -37,15 +39,18 @@ _LEAST_SPREAD = 1e-9
 _CERTAIN = 2.0
 # Standard errors by which t^2 is read up for deviations.
 _UP = 1.5
-# Variance of what fills tails about their mean, over t^2, and least variance of returns within a state, over their mean
-# square.
-_TAILS, _LEAST_WITHIN = 0.75, 0.05
+# Least variance of returns within a state, over their mean square.
+_LEAST_WITHIN = 0.05
 # Own errors by which a state's value is drawn from its own mean at most.
 _FARTHEST = 1.25
 # Of states whose counts are fewer standard deviations of their noise little is known by what others are.
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
+# Of a state with a larger discount too little is seen to bound the tails of others by: the whole range bounds its own.
+_UNSEEN = 0.75
+# Repetitions of the bound of tails; quantiles of limits of 95%, on both sides and on one.
+_BOUNDS, _TWO_SIDED, _ONE_SIDED = 20, 1.96, 1.645
 
 
 class StateValues(NamedTuple):
@@ -59,6 +64,8 @@ class StateValues(NamedTuple):
     deviation: FloatArray
     #: The penalty, of all states.
     ridge: float
+    #: By how much truncated tails may bias a visit's value at most, in the mean; 0 if other errors are larger.
+    unseen: float = 0.0
 
 
 def ridge_values(
@@ -165,23 +172,42 @@ class Earlier(NamedTuple):
     filled: float
 
 
+class Lost(NamedTuple):
+    """What clipping takes from values."""
+
+    #: Mean share of people's weight, which those lose who visit many states.
+    weight: float = 0.0
+    #: Returns beyond the reach, in all.
+    returns: float = 0.0
+    #: People with returns beyond the declared range, and by how much at most: pairs.
+    people: tuple[tuple[float, float], ...] = ()
+
+    def bias(self, counts: FloatArray) -> FloatArray:
+        """Return the largest bias of states by returns beyond the range, if all such people visit each of them."""
+        shares = (np.minimum(people / counts, 1.0) * size for people, size in self.people)
+        return sum(shares, np.zeros_like(counts))
+
+
 def fitted_values(
-    sums: StateSums, limits: tuple[float, float], earlier: Earlier, lost: tuple[float, float]
+    sums: StateSums, limits: tuple[float, float], whole: tuple[float, float], earlier: Earlier, lost: Lost
 ) -> StateValues:
     """Shrink every value towards the pooled return according to noise, sampling and tails: empirical Bayes.
 
-    The value of tails is estimated once more, from the pooled return c of all sums. If tails had this value too, it
-    would solve c = p + d (c - f), with p the pooled return, d the mean discount of truncated tails, f the value used to
-    fill them. Its distance from the earlier estimate of tails is assumed to be the spread of values. The two are
-    combined by their variances.
+    Values are within `limits`; `whole` is the declared range. The value of tails is estimated once more, from the
+    pooled return c of all sums. If tails had this value too, it would solve c = p + d (c - f), with p the pooled
+    return, d the mean discount of truncated tails, f the value used to fill them. Its distance from the earlier
+    estimate of tails is assumed to be the spread of values. The two are combined by their variances.
 
-    A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
-    of the error of tails. Values are normal about the pooled return. Their variance t^2 is estimated by moments over
-    the certainly visited states, weighted by information. For shrinking values, t^2 is reduced according to its
-    standard error; for their deviations, one and a half standard errors are added. Deviations include the shrinkage of
-    a value and the bias of clipping. `lost` has two parts. The first is the mean share of people's weight lost, as if
-    those who lose it had returns a standard deviation apart. The second is the total loss of returns, as if it were any
-    one state's.
+    A state's sum of returns less v times its count, v its value, has the variance of the noise in both and of sampling.
+    Values are normal about the pooled return. Their variance t^2 is estimated by moments over the certainly visited
+    states, weighted by information. For shrinking values, t^2 is reduced according to its standard error; for their
+    deviations, one and a half standard errors are added. Deviations include the shrinkage of a value and the bias of
+    clipping. People who lose weight are taken to have returns a standard deviation apart; lost returns count as if they
+    were any one state's.
+
+    What truncated tails are worth is not observed, so they bias values by an unknown part of a bound (`_unseen_tails`).
+    Returns beyond the declared range do, too. Both bounds are added to the limits, not to their squares: a deviation
+    is such that 1.96 of it are the limits of [2]_ for a number that is known up to a bias.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
@@ -225,14 +251,64 @@ def fitted_values(
         values = np.clip(own_mean + moved, *limits)
         if abs(spread - last) <= _PRECISION * last:
             break
-    # The filled tails are no better than the pooled return for any one state.
-    tails = (kept * counts * cut) ** 2 * (_TAILS * found + tail.variance)
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
     spreads = visited * found + (1.0 - visited) * even
-    squared = kept**2 * variances + tails + (1.0 - kept * counts) ** 2 * (spreads + pooled.variance) + moved**2
-    lighter, beyond = lost
-    squared += lighter**2 * squares + np.minimum(kept * beyond, 1.0) ** 2
-    return StateValues(pooled.value, values - pooled.value, np.sqrt(squared), 0.0)
+    squared = kept**2 * variances + (1.0 - kept * counts) ** 2 * (spreads + pooled.variance) + moved**2
+    squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
+    # The error of a state's mean discount, which was shrunk to that of all.
+    usual = discount.value + math.sqrt(discount.variance)
+    cut_error = usual / np.sqrt(1.0 + (counts * usual / sums.small_deviation) ** 2)
+    reach = np.where(sure, np.sqrt(squared), math.inf)
+    apart = _unseen_tails((values - reach, values + reach), counts, (cut, cut_error), tail.value, whole)
+    deviation = np.sqrt(squared + (cut_error * apart) ** 2)
+    biases = cut * apart + lost.bias(np.maximum(counts, sums.deviation))
+    unseen, noisy = (float(counts @ one) / total for one in (cut * apart, deviation))
+    unseen = unseen if unseen > _ONE_SIDED * noisy else 0.0
+    deviation = np.maximum(deviation, (biases + _ONE_SIDED * deviation) / _TWO_SIDED)
+    return StateValues(pooled.value, values - pooled.value, deviation, 0.0, unseen)
+
+
+def _unseen_tails(
+    own: tuple[FloatArray, FloatArray],
+    counts: FloatArray,
+    cut: tuple[FloatArray, FloatArray],
+    tail: float,
+    whole: tuple[float, float],
+) -> FloatArray:
+    """Return how far from `tail` the mean value may be that people went on to, after each state: at most.
+
+    A tail is worth the value of the state that a person came to when truncated. A state is worth its own estimate with
+    such tails (`own`: its limits, infinite if unknown), plus its discount times their distance from `tail`. So bounds
+    of tails, at first the whole range, bound values, and these bound tails in turn: of the discounts of a state's
+    visitors, no other state can have more than its own visitors. The mean value of tails is at most that of the best
+    states with so many visitors in all, and at least that of the worst. A state whose visits are hardly followed keeps
+    the whole range: what lies beyond it was not seen.
+    """
+    (low, high), (mean, error) = whole, cut
+    larger, demand = np.minimum(mean + error, 1.0), mean * counts
+    is_seen = larger <= _UNSEEN
+    lowest, highest = np.full(len(counts), low), np.full(len(counts), high)
+    for _ in range(_BOUNDS):
+        worst = own[0] - larger * (tail - np.where(is_seen, lowest, low))
+        best = own[1] + larger * (np.where(is_seen, highest, high) - tail)
+        last = highest - lowest
+        lowest = -_best_mean(-np.maximum(worst, low), counts, demand)
+        highest = _best_mean(np.minimum(best, high), counts, demand)
+        if np.all(last - (highest - lowest) <= _PRECISION * (high - low)):
+            break
+    farthest: FloatArray = np.maximum(np.maximum(highest - tail, tail - lowest), 0.0)
+    return farthest
+
+
+def _best_mean(values: FloatArray, weights: FloatArray, demand: FloatArray) -> FloatArray:
+    """Return the largest mean of values that have so much weight in all, for each demand; the largest if it is 0."""
+    order = np.argsort(-values, kind="stable")
+    ends = np.append(0.0, np.cumsum(weights[order]))
+    totals = np.append(0.0, np.cumsum((weights * values)[order]))
+    wanted = np.minimum(demand, ends[-1])
+    means = np.full(len(values), float(np.max(values)))
+    np.divide(np.interp(wanted, ends, totals), wanted, out=means, where=wanted > _TINY * ends[-1])
+    return means
 
 
 def _tail_and_pooled(

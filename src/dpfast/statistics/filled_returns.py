@@ -10,8 +10,8 @@ or in one order. They leave as integers in units of ``2**-30``, and sums of thes
 
 - *Means* (`return_means`): returns about the middle of their range, in half widths, and 1 less the discounts of
   truncated tails. A mean of integers within [-h, h] over h, rounded, is within [-1, 1]; the other in [0, 1].
-- *Counts* by number of visited states (`visit_counts`) and by largest distance from a center (`distance_counts`): one
-  bin a person.
+- *Counts* by number of visited states (`visit_counts`) and by largest distance from a center, or how far beyond the
+  declared range (`distance_counts`): one bin a person.
 - *Sums over visits* (`state_sums`): a person adds to each state it visits the vector s (1, y, y**2/4, d/4), or its
   first three entries, with |y| at most 1, d in [0, 1] and one factor s at most 1 for all of them, for which the norm of
   all s (1, y) is at most the clip C. With t = y**2 the squares of the last two entries are (t**2 + d**2)/16, at most
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import rounding
-from dpfast.statistics.returns import ReturnGrid, blocks_of, sum_of_trajectories
+from dpfast.statistics.returns import LARGEST_LIMIT, ReturnGrid, blocks_of, sum_of_trajectories
 from dpfast.statistics.visits import check_capacity, chunks_of_visits
 
 _LOG2_UNITS = 30
@@ -51,6 +51,10 @@ _STEPS_PER_CHUNK, _MOST_STEPS_PER_CHUNK = 1 << 16, 1 << 22
 _ROUND_UP = 1.0 + 2.0**-30
 #: What squares and discounts are multiplied by: a power of two.
 SMALL_PART = 0.25
+#: How far returns may be beyond the declared range, in half widths: bins, and one of all that are farther.
+BEYOND = (0.25, 1.0, 4.0)
+# Less is rounding; and how much wider the grid is on either side that returns beyond the range are counted on.
+_EXCESS, _WIDER = 2.0**-16, 8.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,13 @@ class FilledReturns:
     def half_width(self) -> float:
         """The same in the units of rewards."""
         return math.ldexp(self.half, -self.grid.exponent)
+
+    def wide(self) -> FilledReturns:
+        """Return it with a grid that reaches beyond the range as far as is counted."""
+        low, high = self.grid.low, self.grid.high
+        beyond = min(0.5 * _WIDER * (high - low), LARGEST_LIMIT)
+        limits = max(low - beyond, -LARGEST_LIMIT), min(high + beyond, LARGEST_LIMIT)
+        return replace(self, grid=ReturnGrid.for_range(*limits))
 
     @property
     def n_means(self) -> int:
@@ -149,7 +160,7 @@ def visit_counts(trajectories: Any, returns: FilledReturns, edges: IntArray) -> 
     def of_block(block: Trajectories) -> IntArray:
         counts = np.zeros((1, len(edges)), np.int64)
         for chunk in _chunks(block, returns, returns.grid.middle):
-            counts[0] += _binned(chunk.sizes, edges)
+            counts[0] += np.bincount(_bins_of(chunk.sizes, edges), minlength=len(edges))
         return counts
 
     return _summed(trajectories, of_block, partial(visit_counts, returns=returns, edges=edges), exponent=0)
@@ -159,13 +170,30 @@ def visit_counts(trajectories: Any, returns: FilledReturns, edges: IntArray) -> 
 def distance_counts(
     trajectories: Any, returns: FilledReturns, tail: float, center: int, edges: FloatArray
 ) -> FixedPoint:
-    """Count people by how far a return of theirs is from a center, at most: a bin up to each edge. **Not private**."""
+    """Count people by how far a return of theirs is from a center, at most: a bin up to each edge. **Not private**.
+
+    Those with a return beyond the declared range, whatever its truncated tail is worth within that range, are in none
+    of these bins, but in one of `BEYOND` and a last one: by how far beyond it is, at most, in half widths.
+    """
+    wide, half = returns.wide(), float(returns.half)
+    grid, unit = returns.grid, math.ldexp(1.0, wide.grid.exponent - returns.grid.exponent)
+    shift = (wide.grid.low - grid.low) / grid.unit
 
     def of_block(block: Trajectories) -> IntArray:
-        counts = np.zeros((1, len(edges)), np.int64)
-        for chunk in _chunks(block, returns, tail):
-            apart = np.abs(chunk.units - (returns.grid.middle_units + center))
-            counts[0] += _binned(np.maximum.reduceat(apart, chunk.starts), edges)
+        counts = np.zeros((1, len(edges) + len(BEYOND) + 1), np.int64)
+        cut = _chunks(block, returns, None) if returns.has_tails else None
+        for chunk in _chunks(block, wide, tail):
+            units = chunk.units / unit + shift
+            apart = np.abs(np.minimum(np.maximum(units, 0.0), float(grid.largest)) - (grid.middle_units + center))
+            bins = _bins_of(np.maximum.reduceat(apart, chunk.starts), edges)
+            discounts = 0.0 if cut is None else next(cut).units / _ONE.largest
+            filled = (tail - grid.low) / grid.unit
+            above = units - discounts * filled - grid.largest
+            below = -units - discounts * (grid.largest - filled)
+            excess = np.maximum.reduceat(np.maximum(above, below), chunk.starts) / half
+            is_beyond = excess > _EXCESS
+            bins[is_beyond] = len(edges) + np.searchsorted(BEYOND, excess[is_beyond])
+            counts[0] += np.bincount(bins, minlength=counts.shape[1])
         return counts
 
     again = partial(distance_counts, returns=returns, tail=tail, center=center, edges=edges)
@@ -275,9 +303,9 @@ def _mean_parts(chunks: Iterator[_Chunk], returns: FilledReturns, *, discounts: 
     return total
 
 
-def _binned(sizes: NDArray[Any], edges: NDArray[Any]) -> IntArray:
-    """Count in bins up to each edge; what is beyond all is in the last."""
-    return np.bincount(np.minimum(np.searchsorted(edges, sizes), len(edges) - 1), minlength=len(edges))
+def _bins_of(sizes: NDArray[Any], edges: NDArray[Any]) -> IntArray:
+    """Return bins up to each edge; what is beyond all is in the last."""
+    return np.minimum(np.searchsorted(edges, sizes), len(edges) - 1)
 
 
 def _summed(

@@ -36,7 +36,7 @@ from dpfast.privacy import rounding
 # A range has between 2**30 and 2**31 units: so 2**31 trajectories still sum in 64 bits.
 _LOG2_UNITS = 30
 _SUM_RANGE = 1 << 62
-_SMALLEST_WIDTH, _LARGEST_LIMIT = 1e-100, 1e100
+_SMALLEST_WIDTH, LARGEST_LIMIT = 1e-100, 1e100
 _NO_HORIZON = (1 << 62) - 1
 _STEPS_PER_THREAD = 1 << 17  # below this, starting a thread costs more than it brings
 _STEPS_PER_RANGE = 1 << 22  # some 20 ms of one core: how long an interrupt waits
@@ -73,7 +73,7 @@ class ReturnGrid:
     def for_range(cls, low: float, high: float) -> ReturnGrid:
         """Return the grid that belongs to a range; ValueError if it is empty, or too narrow or wide for floats."""
         low, high = check.real("return_range[0]", low), check.real("return_range[1]", high)
-        if not max(abs(low), abs(high)) <= _LARGEST_LIMIT or not high - low >= _SMALLEST_WIDTH:
+        if not max(abs(low), abs(high)) <= LARGEST_LIMIT or not high - low >= _SMALLEST_WIDTH:
             raise ValueError(
                 "return_range must be a pair (low, high), low below high by 1e-100 or more, within 1e100, "
                 f"got ({low!r}, {high!r})"

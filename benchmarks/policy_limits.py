@@ -1,0 +1,278 @@
+"""Do 95% limits of values hold? Coverage per state over redrawn data, of Markov chains with known values.
+
+    python -m benchmarks.policy_limits [judged|tuned|all] [--fits 40] [--people 500,5000] [--epsilon 0.3,1]
+
+Prints a line a cell, of states that ten people or more visit: the share of values within their limits, the least share
+of any state, the share of limits that are withheld, the median half width over the root mean square error, that error
+of all states as a share of the range, the share of fits that warned of limits, and the error over the planned one, for
+true guesses of visits and spread. Constants were chosen on the chains called tuned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from dpfast import PolicyEvaluation
+from dpfast.datasets import markov_trajectories
+from dpfast.statistics import Trajectories
+
+
+class World(NamedTuple):
+    """A chain, and what is declared of it."""
+
+    transitions: np.ndarray
+    start: np.ndarray
+    rewards: np.ndarray
+    options: dict
+    #: Whether limits should hold without a warning: at most a quarter is cut, nobody is beyond the range.
+    is_good: bool
+    #: How rewards are drawn about those of the states.
+    drawn: str = "as they are"
+
+
+def at_random(seed, n_states, rewards, *, concentration=0.3, **options):
+    rng = np.random.default_rng(seed)
+    transitions = rng.dirichlet(np.full(n_states, concentration), n_states)
+    return World(transitions, np.full(n_states, 1 / n_states), rewards(rng, n_states), **options)
+
+
+def chain(n_states, stay, reward, *, ends=True, chains=1, **options):
+    """Chains side by side: a step ahead or none; the reward is in the last state of each, times 1, 1/2, ..."""
+    one = stay * np.eye(n_states) + (1 - stay) * np.eye(n_states, k=1)
+    one[-1] = 0.0 if ends else np.eye(n_states)[-1]
+    start = np.zeros(n_states * chains)
+    start[::n_states] = 1 / chains
+    rewards = np.zeros(n_states * chains)
+    rewards[n_states - 1 :: n_states] = reward / np.arange(1, chains + 1)
+    return World(np.kron(np.eye(chains), one), start, rewards, **options)
+
+
+def illness(*, costs=False, **options):
+    """Well, ill, very ill, recovered; who dies leaves."""
+    transitions = np.array([[0.90, 0.08, 0, 0], [0.1, 0.6, 0.2, 0.1], [0, 0.15, 0.55, 0.05], [0.02, 0.02, 0.0, 0.95]])
+    rewards = np.array([0.1, 1.0, 3.0, 0.2]) if costs else np.array([1.0, 0.6, 0.2, 0.9])
+    return World(transitions, np.array([0.5, 0.3, 0.1, 0.1]), rewards, **options)
+
+
+def ring(n_states, back, reward, **options):
+    """A circle with drift, a reward in one state."""
+    transitions = (1 - back) * np.roll(np.eye(n_states), 1, axis=1) + back * np.roll(np.eye(n_states), -1, axis=1)
+    return World(transitions, np.eye(n_states)[0], reward * np.eye(n_states)[n_states // 2], **options)
+
+
+def board(side, **options):
+    """A random walk on a square; a reward in a corner ends it."""
+    transitions = np.zeros((side * side, side * side))
+    for row, column in itertools.product(range(side), repeat=2):
+        for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+            to = min(max(row + down, 0), side - 1), min(max(column + right, 0), side - 1)
+            transitions[row * side + column, to[0] * side + to[1]] += 0.25
+    transitions[-1] = 0.0
+    return World(transitions, np.eye(side * side)[0], np.eye(side * side)[-1], **options)
+
+
+def branches(**options):
+    """From a start into one of two classes of four states that nobody leaves: one collects, the other does not."""
+    rng = np.random.default_rng(5)
+    transitions = np.zeros((9, 9))
+    transitions[0, 1], transitions[0, 5] = 0.6, 0.4
+    transitions[1:5, 1:5], transitions[5:, 5:] = (rng.dirichlet(np.ones(4), 4) for _ in range(2))
+    return World(transitions, np.eye(9)[0], np.r_[0.2, rng.uniform(0.5, 1, 4), rng.uniform(0, 0.3, 4)], **options)
+
+
+def _options(gamma, horizon, **ranges):
+    return {"gamma": gamma, "horizon": horizon} | ranges
+
+
+def _uniform(rng, n):
+    return rng.uniform(0, 1, n)
+
+
+def _skewed(rng, n):
+    return np.minimum(rng.exponential(0.1, n), 1.0)
+
+
+UNIT = {"return_range": (0.0, 1.0)}
+TUNED = {
+    "dense": at_random(1, 8, _uniform, options=_options(0.9, 15), is_good=True),
+    "dense, long": at_random(2, 8, _uniform, options=_options(0.9, 40), is_good=True),
+    "dense, noisy, cut": at_random(3, 10, _uniform, options=_options(0.95, 15), is_good=False, drawn="from 0 to twice"),
+    "chain": chain(6, 0.5, 1.0, options=_options(0.9, 40, **UNIT), is_good=True),
+    "two chains, hardly reached": chain(8, 0.6, 1.0, chains=2, options=_options(0.95, 10, **UNIT), is_good=False),
+    "illness": illness(options=_options(0.9, 30), is_good=True),
+    "board": board(3, options=_options(0.95, 60, **UNIT), is_good=True),
+    "rare rewards": at_random(4, 6, _skewed, options=_options(0.9, 30), is_good=True, drawn="1 or 0"),
+    "dense, range too narrow": at_random(1, 8, _uniform, options=_options(0.9, 40, return_range=(0, 5)), is_good=False),
+    "chain, range too narrow": chain(6, 0.5, 1.0, options=_options(0.9, 40, return_range=(0, 0.5)), is_good=False),
+}
+ALSO_TUNED = {
+    "ring": ring(8, 0.3, 1.0, options=_options(0.95, 50), is_good=True),
+    "ring, cut": ring(8, 0.3, 1.0, options=_options(0.95, 20), is_good=False),
+    "dense, 20 states": at_random(11, 20, _uniform, concentration=1.0, options=_options(0.9, 25), is_good=True),
+    "dense, half cut": at_random(12, 8, _uniform, options=_options(0.97, 20), is_good=False, drawn="from 0 to twice"),
+    "skewed": at_random(13, 10, _skewed, options=_options(0.9, 40), is_good=True, drawn="1 or 0"),
+    "costs of illness": illness(
+        costs=True, options=_options(0.95, 60, return_range=(0.0, 50.0)), is_good=True, drawn="from 0 to twice"
+    ),
+    "branches": branches(options=_options(0.9, 30), is_good=True),
+    "branches, cut": branches(options=_options(0.9, 12), is_good=False),
+    "board, larger": board(4, options=_options(0.97, 100, **UNIT), is_good=True),
+    "board, cut": board(4, options=_options(0.97, 15, **UNIT), is_good=False),
+    "chain to a state that pays for ever": chain(6, 0.6, 1.0, ends=False, options=_options(0.9, 10), is_good=False),
+    "long chain, hardly reached": chain(12, 0.5, 1.0, options=_options(0.95, 15, **UNIT), is_good=False),
+    "months of which half are seen": chain(16, 0.0, 1.0, options=_options(0.95, 8, **UNIT), is_good=False),
+    "three chains, all reached": chain(5, 0.3, 1.0, chains=3, options=_options(0.9, 30, **UNIT), is_good=True),
+    "illness, range too narrow below": illness(
+        options=_options(0.9, 30, return_range=(4.0, 10.0)), is_good=False, drawn="from 0 to twice"
+    ),
+    "costs of illness, rewards of 0 to 1": illness(costs=True, options=_options(0.9, 40), is_good=False),
+    "ring, range too narrow": ring(8, 0.3, 1.0, options=_options(0.95, 50, return_range=(0, 3.0)), is_good=False),
+}
+
+
+JUDGED = {
+    "dense, 12 states": at_random(31, 12, _uniform, concentration=0.15, options=_options(0.92, 40), is_good=True),
+    "dense, cut at 12": at_random(32, 6, _uniform, options=_options(0.92, 12), is_good=False),
+    "rare and rewarded": at_random(33, 9, _skewed, options=_options(0.85, 25), is_good=True, drawn="1 or 0"),
+    "ring of 12": ring(12, 0.1, 1.0, options=_options(0.93, 40), is_good=True),
+    "ring of 20, half seen": ring(20, 0.2, 1.0, options=_options(0.95, 15), is_good=False),
+    "four chains, mostly reached": chain(4, 0.5, 1.0, chains=4, options=_options(0.95, 40, **UNIT), is_good=True),
+    "three chains, hardly reached": chain(9, 0.4, 1.0, chains=3, options=_options(0.93, 9, **UNIT), is_good=False),
+    "chain to a state that pays, far": chain(10, 0.3, 1.0, ends=False, options=_options(0.92, 12), is_good=False),
+    "board of 9, cut": board(3, options=_options(0.95, 10, **UNIT), is_good=False),
+    "illness, dear": illness(costs=True, options=_options(0.93, 50, return_range=(0.0, 40.0)), is_good=True),
+    "illness, dear, range too narrow": illness(
+        costs=True, options=_options(0.93, 50, return_range=(0.0, 5.0)), is_good=False
+    ),
+    "four chains, range too narrow": chain(
+        4, 0.5, 1.0, chains=4, options=_options(0.95, 40, return_range=(0.0, 0.7)), is_good=False
+    ),
+}
+
+
+def values_of(world):
+    identity = np.eye(len(world.start))
+    return np.linalg.solve(identity - world.options["gamma"] * world.transitions, world.rewards)
+
+
+def walks_of(world, people, seed):
+    flat = markov_trajectories(
+        world.transitions, people, start=world.start, horizon=world.options["horizon"], rewards=world.rewards, seed=seed
+    )
+    rng, rewards = np.random.default_rng([seed, 1]), flat.rewards
+    if world.drawn == "from 0 to twice":
+        rewards = rewards * rng.uniform(0.0, 2.0, len(rewards))
+    elif world.drawn == "1 or 0":
+        rewards = (rng.random(len(rewards)) < rewards).astype(np.float64)
+    return Trajectories(flat.states, rewards, flat.offsets, flat.n_states)
+
+
+def first_visits(data, gamma):
+    """States of first visits, and their returns, not filled."""
+    lengths = np.diff(data.offsets)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    steps = np.arange(data.n_steps) - data.offsets[:-1][owners]
+    rewards = np.zeros((len(lengths), lengths.max()))
+    rewards[owners, steps] = data.rewards
+    for step in range(rewards.shape[1] - 1)[::-1]:
+        rewards[:, step] += gamma * rewards[:, step + 1]
+    _, first = np.unique(owners * data.n_states + data.states, return_index=True)
+    return np.asarray(data.states)[first], rewards[owners, steps][first]
+
+
+def cell(world, people, epsilon, adjacency, fits):
+    true = values_of(world)
+    held, errors, halves, warned, n_states = [], [], [], 0, len(true)
+    visits, spread = np.zeros(n_states), 0.0
+    for seed in range(fits):
+        data = walks_of(world, people, 1000 * people + seed)
+        if seed < 4:
+            states, found = first_visits(data, world.options["gamma"])
+            visits += np.bincount(states, minlength=n_states) / 4
+            spread += float(np.std(found)) / 4
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model = PolicyEvaluation(epsilon, 1e-6, adjacency=adjacency, random_state=seed, **world.options).fit(data)
+        warned += any("limits" in str(one.message) for one in said)
+        half = 1.96 * model.value_std_
+        off = np.abs(model.value_ - true)
+        held.append(np.where(np.isnan(half), np.nan, off <= half))
+        errors.append(off)
+        halves.append(half)
+    low, high = world.options.get("return_range", (0.0, 1.0 / (1.0 - world.options["gamma"])))
+    error = math.sqrt(np.mean(np.square(errors))) / (high - low)
+    guesses = {"visited": np.clip(visits / people, 1e-4, 1.0), "spread": min(max(spread / (high - low), 1e-4), 1.0)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = {"epsilon": epsilon, "delta": 1e-6, "adjacency": adjacency} | world.options
+        planned = PolicyEvaluation.plan(people, n_states, **guesses, **settings).expected_error
+    known = visits >= 10.0
+    coverage, rms = np.array(held)[:, known], np.sqrt(np.mean(np.square(errors), axis=0))[known]
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean, means = np.nanmean(coverage), np.nanmean(coverage, axis=0)
+        wide = np.nanmedian(np.nanmedian(halves, axis=0)[known] / rms)
+    return {
+        "mean": mean,
+        "least": np.nanmin(means) if not np.isnan(means).all() else np.nan,
+        "withheld": np.mean(np.isnan(coverage)),
+        "wide": wide,
+        "error": error,
+        "warned": warned / fits,
+        "planned": error / planned,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("group", choices=("judged", "tuned", "all"), nargs="?", default="judged")
+    parser.add_argument("--fits", type=int, default=40)
+    parser.add_argument("--people", default="500,5000,20000")
+    parser.add_argument("--epsilon", default="0.3,1,3")
+    parser.add_argument("--adjacency", default="replace_one,add_remove")
+    parser.add_argument("--only", default="")
+    chosen = parser.parse_args()
+    tuned = TUNED | ALSO_TUNED
+    worlds = {"judged": JUDGED, "tuned": tuned, "all": tuned | JUDGED}[chosen.group]
+    print(
+        f"{'':38}{'people':>7}{'eps':>5} {'':11}{'mean':>6}{'least':>6}{'none':>6}{'width':>7}{'error':>8}"
+        f"{'warned':>7}{'plan':>6}"
+    )
+    kept = []
+    for name, world in worlds.items():
+        if chosen.only not in name:
+            continue
+        for people, epsilon, adjacency in itertools.product(
+            map(int, chosen.people.split(",")), map(float, chosen.epsilon.split(",")), chosen.adjacency.split(",")
+        ):
+            found = cell(world, people, epsilon, adjacency, chosen.fits)
+            kept.append((world.is_good, found))
+            print(
+                f"{name:38}{people:7}{epsilon:5g} {adjacency:11}{found['mean']:6.2f}{found['least']:6.2f}"
+                f"{found['withheld']:6.2f}{found['wide']:7.1f}{found['error']:8.4f}{found['warned']:7.2f}{found['planned']:6.2f}",
+                flush=True,
+            )
+    for is_good, label in ((True, "horizons and ranges that hold"), (False, "others")):
+        cells = [found for good, found in kept if good is is_good]
+        if cells:
+            means, least = np.array([one["mean"] for one in cells]), np.array([one["least"] for one in cells])
+            print(
+                f"{label}: {len(cells)} cells; coverage {np.nanmin(means):.2f} to {np.nanmax(means):.2f}, "
+                f"{np.nanmean(means):.3f} in the mean; a state below .90 in {np.mean(least < 0.9):.0%}, below "
+                f".80 in {np.mean(least < 0.8):.0%}; warned {np.mean([one['warned'] for one in cells]):.1%}, at most "
+                f"{max(one['warned'] for one in cells):.0%} of a cell; withheld "
+                f"{np.mean([one['withheld'] for one in cells]):.1%}; median width "
+                f"{np.nanmedian([one['wide'] for one in cells]):.2f}, error "
+                f"{np.mean([one['error'] for one in cells]):.4f}; within 1.5 times the plan "
+                f"{np.mean([1 / 1.5 <= one['planned'] <= 1.5 for one in cells]):.0%}"
+            )
+
+
+if __name__ == "__main__":
+    main()
