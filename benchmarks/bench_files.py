@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.timing import median_ratio, seconds
 from dpfast import MultiOutcomeRidge
-from dpfast.io import Columns
+from dpfast.io import Category, Columns, Number
 from dpfast.statistics import gram
 
 FEATURES, OUTCOMES = 60, 4
@@ -90,6 +90,43 @@ def write_encoded(path, dtype, width, n_rows, options, few_values):
             writer.write_table(pa.Table.from_arrays(list(map(pa.array, columns)), schema=schema))
 
 
+def levels():
+    return tuple(f"level {i}" for i in range(50))
+
+
+def write_declared(path, n_numbers, n_categories, n_rows):
+    """Write numbers, and text of a few levels, as pyarrow writes them by default."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    fields = [(f"x{j}", pa.float64()) for j in range(n_numbers)]
+    schema = pa.schema(fields + [(f"c{k}", pa.string()) for k in range(n_categories)])
+    names = [f"c{k}" for k in range(n_categories)]
+    with parquet.ParquetWriter(path, schema, use_dictionary=names or False) as writer:
+        for first in range(0, n_rows, ROWS_PER_GROUP):
+            rng, n = np.random.default_rng(first), min(ROWS_PER_GROUP, n_rows - first)
+            columns = [pa.array(column) for column in rng.standard_normal((n_numbers, n))]
+            codes = rng.integers(0, len(levels()), (n_categories, n))
+            columns += [pa.array(np.array(levels())[one]) for one in codes]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def declared(n_numbers, n_categories):
+    numbers = [Number(f"x{j}", low=-3.0, high=3.0) for j in range(n_numbers)]
+    return Columns([*numbers, *(Category(f"c{k}", levels(), drop_first=True) for k in range(n_categories))])
+
+
+def decode_as_stored(path):
+    """Read every value by pyarrow, in batches of as many rows and by the same buffers, with text as text."""
+    from pyarrow import parquet
+
+    from dpfast.io.arrow import batch_rows
+
+    with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 18) as file:
+        batches = file.iter_batches(batch_size=batch_rows(len(file.schema_arrow)))
+        return sum(batch.num_rows for batch in batches)
+
+
 def decode_as_pyarrow_comes(path):
     from pyarrow import parquet
 
@@ -153,6 +190,20 @@ class Parquet:
     def track_ratio_of_decoding_alone(self, path):
         """Median share of the speed of decoding alone, alternating; 1 if summing were free."""
         return median_ratio(lambda: fit(path), lambda: decode(path), 7)
+
+
+class Declared:
+    params = ((20, 0), (5, 4))
+    param_names = ("numbers and categories",)
+
+    def setup(self, shape):
+        self.path = Path(f"declared{shape[1]}.parquet").resolve()
+        write_declared(self.path, *shape, 4 * ROWS_PER_GROUP)
+
+    def track_ratio_of_decoding_alone(self, shape):
+        """Median share of the speed of decoding alone by pyarrow, alternating; 1 if summing were free."""
+        table = declared(*shape).encode(self.path)
+        return median_ratio(lambda: gram(table, bound_x=10.0), lambda: decode_as_stored(self.path), 7)
 
 
 def measured(path, repeats):

@@ -78,6 +78,17 @@ def gram_sums(n, d, m=0, dtype=np.float64, spread=0.5, apart=False, share=1.0, u
     return held
 
 
+@case("mapped_gram: 20 columns apart", 4000, 20)
+@case("mapped_gram: 20 columns and 5 outcomes", 4000, 20, 5)
+def mapped_sums(n, d, m=0):
+    rng = np.random.default_rng(0)
+    x, y = (kernels.columns.ColumnBlock(rng.uniform(-1.0, 1.0, (k, n))) if k else None for k in (d, m))
+    limits = {"low": np.full(1, -0.9), "high": np.full(1, 0.9)}
+    of_x, of_y = (kernels.row_maps.RowMapKernel(k, **limits) if k else None for k in (d, m))
+    sums = kernels.gram.GramSums(*tables(d, m), block_rows=64, use_blas=False, with_sums=True)
+    return taken(sums, lambda: kernels.mapped_gram.add_mapped(sums, of_x, of_y, x, y, None, 0, n), d, m)
+
+
 def coded_block(n, p, n_categories, n_levels):
     """Rows with codes, which an older commit does not have."""
     rng = np.random.default_rng(0)

@@ -189,7 +189,7 @@ def fits_of_categories(n: int) -> Iterator[Pair]:
 
 
 def files() -> Iterator[Pair]:
-    """Parquet files, from the page cache: 64 columns of float64 are decoded and summed."""
+    """Parquet files, from the page cache: columns of float64, and categories, are decoded and summed."""
     if not has("pyarrow"):
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -198,6 +198,17 @@ def files() -> Iterator[Pair]:
         ours, theirs = partial(bench_files.fit, path), partial(bench_files.decode, path)
         what = f"fit of {path.stat().st_size / 1e6:.0f} MB"
         yield Pair(what, "pyarrow decoding alone", ours, theirs, 2)
+        shapes = {
+            "20 numbers": (20, 0),
+            "20 numbers, declared": (20, 0),
+            "5 numbers, 4 categories of 50 levels": (5, 4),
+        }
+        for kind, (numbers, categories) in shapes.items():
+            bench_files.write_declared(path, numbers, categories, sized(4_000_000))
+            table = path if kind == "20 numbers" else bench_files.declared(numbers, categories).encode(path)
+            ours, theirs = partial(gram, table, bound_x=10.0), partial(bench_files.decode_as_stored, path)
+            what = f"sums of {path.stat().st_size / 1e6:.0f} MB: {kind}"
+            yield Pair(what, "pyarrow decoding alone", ours, theirs, 2)
 
 
 def stream(n: int, d: int) -> tuple[float, float]:

@@ -33,7 +33,7 @@ settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
 
 #: From so many sets of parameters on, the whole suite runs every other one.
-MANY = 8
+MANY = 4
 
 # Where SIGINT is ignored, as in the background of a shell, tests that interrupt would wait for ever; so would children.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,6 +19,7 @@ from dpfast.kernels import (
     gaussian_noise,
     gram,
     inverse_squares,
+    mapped_gram,
     normal,
     owners,
     person_gram,
@@ -31,7 +32,7 @@ from dpfast.kernels import (
     sparse_gram,
     support_scores,
 )
-from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, SparseBlock
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, SparseBlock, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.kernels.half_octaves import HalfOctaves
@@ -490,6 +491,44 @@ def mapped_rows(draw: Draw) -> None:
     if bound < math.inf and not {"center", "basis"} & options.keys():
         largest = -np.sort(-np.abs(np.nan_to_num(out[start:stop])), axis=1)[:, : options["top"]]
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
+
+
+@target("kernels.mapped_gram")
+def mapped_sums(draw: Draw) -> None:
+    d, m, bound_x, bound_y, tables = tables_of(draw)
+    n, level = draw.choice((1, 2, 9, 65, 130)), draw.choice(LEVELS)
+    pairs = [(rows_of(draw, n, d, bound_x), d, bound_x)]
+    if m:
+        assert bound_y is not None
+        pairs.append((rows_of(draw, n, m, bound_y), m, bound_y))
+    maps = [
+        row_maps.RowMapKernel(
+            width,
+            level=level,
+            bound=draw.choice((math.inf, bound * draw.positive(1e-3, 1e3))),
+            fills=draw.flag(),
+            center=draw.choice((None, bound * draw.reals(width, scale=1.0))),
+        )
+        for _, width, bound in pairs
+    ]
+    rows = draw.rng.integers(0, n, draw.integer(1, 80)) if draw.flag(0.3) else None
+    start, stop = sorted(draw.integer(0, n if rows is None else len(rows)) for _ in range(2))
+    options = {"with_sums": draw.flag(), "use_blas": draw.flag(), "level": level}
+    found, expected = (gram.GramSums(*tables, block_rows=draw.choice((1, 8, 64)), **options) for _ in range(2))
+    (x, y), (of_x, of_y) = ([*one, None][:2] for one in ([table for table, *_ in pairs], maps))
+    status = mapped_gram.add_mapped(found, of_x, of_y, x, y, rows, start, stop)
+    images = []
+    for (table, _, _), kernel in zip(pairs, maps, strict=True):
+        chosen = np.asarray(table)[start:stop] if rows is None else np.asarray(table)[rows[start:stop]]
+        image = np.empty((stop - start, kernel.n_features))
+        kernel.map_rows(readable(chosen.copy()), image, 0, stop - start)
+        images.append(image)
+    assert status == expected.add(images[0], images[1] if m else None, None, 0, stop - start)
+    if status == gram.PACKED:
+        totals = [gram.GramTotals(d, m, max(one[3] for one in tables)) for _ in range(2)]
+        for total, part in zip(totals, (found, expected), strict=True):
+            total.take([part])
+        assert totals[0].equals(totals[1])
 
 
 @target("kernels.residual_step", "kernels.coded_step", "statistics.residuals")

@@ -1,10 +1,12 @@
 """Columns encoded by declaration: the same numbers from every kind of table, and messages that name columns only."""
 
+from threading import get_ident
+
 import numpy as np
 import pytest
 
 from dpfast import MultiOutcomeRidge
-from dpfast.io import Boolean, Category, Columns, Number
+from dpfast.io import Boolean, Category, Columns, Number, arrow, csv_files
 from dpfast.io.blocks import is_read_once
 from dpfast.io.frames import places_of_codes
 from dpfast.kernels.columns import CodedBlock
@@ -12,6 +14,7 @@ from dpfast.statistics import gram
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 SITES = ("Bern", "Basel", "Genf")
 
@@ -363,3 +366,41 @@ def test_what_to_do_with_a_table_of_dask_is_said():
         assert sum(len(x) for x, _ in columns.encode(table)) == n_rows
     with pytest.raises(TypeError, match=r"the table is a Delayed.* of Dask's: give a Dask frame, or compute it first"):
         list(columns.encode(dask.delayed(frame)))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False}, {"dictionary_pagesize_limit": 64}])
+def test_a_file_may_keep_text_as_it_likes(kind, options, tmp_path):
+    rng, columns = np.random.default_rng(0), Columns([Category("site", SITES, missing="Genf", undeclared="zeros")])
+    sites = rng.choice(np.array([*SITES, None, "Chur", *(f"other {i}" for i in range(50))], object), 3000)
+    table = pa.table({"site": pa.array(sites.tolist(), pa.string()).cast(kind), "empty": pa.nulls(3000)})
+    parquet.write_table(table, tmp_path / "table.parquet", row_group_size=700, **options)
+    codes = [SITES.index(site or "Genf") if site in (*SITES, None) else -1 for site in sites]
+    found = np.concatenate([x for x, _ in columns.encode(tmp_path / "table.parquet")])
+    assert np.array_equal(found, np.arange(3) == np.array(codes)[:, None])
+    nulls = Columns([Category("empty", SITES, missing="Basel")]).encode(tmp_path / "table.parquet")
+    assert np.concatenate([x for x, _ in nulls]).sum(axis=0).tolist() == [0.0, 3000.0, 0.0]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_file_is_encoded_while_blocks_before_are_used_and_refused_as_ever(suffix, tmp_path, monkeypatch):
+    """The thread of whoever reads hears of progress, and gets the error of a block once it comes to it."""
+    monkeypatch.setattr(arrow, "batch_rows", lambda n_columns: 100)
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 800)
+    frame, path = pd.DataFrame({"a": np.arange(1000.0)}), tmp_path / f"table{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    threads, encoding = set(), set()
+    numbers = arrow.ArrowBatch.numbers
+    monkeypatch.setattr(
+        arrow.ArrowBatch, "numbers", lambda self, name: encoding.add(get_ident()) or numbers(self, name)
+    )
+    table = Columns(["a"]).encode(path, lambda n_bytes: threads.add(get_ident()))
+    assert np.array_equal(np.concatenate([x for x, _ in table])[:, 0], frame["a"])
+    assert threads == {get_ident()}
+    assert get_ident() not in encoding
+    frame.loc[999, "a"] = np.nan
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    seen = list[int]()
+    with pytest.raises(ValueError, match="column 'a' has missing entries"):
+        seen.extend(len(x) for x, _ in table)
+    assert 0 < sum(seen) < 1000

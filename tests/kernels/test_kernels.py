@@ -27,6 +27,7 @@ LEFT_OUT = {
     "first_visits",
     "gaussian_noise",
     "generalised_linear",
+    "mapped_gram",
     "owners",
     "person_gram",
     "quadratic_step",

@@ -240,7 +240,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns_of(X))
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=lambda: columns_of(X))
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:

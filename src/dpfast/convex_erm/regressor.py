@@ -192,7 +192,10 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        columns = columns_of(X) | outcomes_of(X, y)
+
+        def columns() -> dict[str, Any]:
+            return columns_of(X) | outcomes_of(X, y)
+
         return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns)
 
     @quiet

@@ -19,7 +19,7 @@ from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.completion import Waiting
 from dpfast.io import Columns, Number
-from dpfast.io.columns import Column, column_of, parts_in_turn
+from dpfast.io.columns import Column, column_of, parts_in_turn, wanted_of
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.release import guarantee_html, header_of, releases_html
@@ -383,7 +383,7 @@ def describe(
 
 
 def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram]) -> Counted:
-    wanted = {column.name: column.holds for column in declared.declared}
+    wanted = wanted_of(declared.declared)
 
     def batches() -> Iterator[Any]:
         for part in parts_in_turn(table):

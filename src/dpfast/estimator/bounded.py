@@ -8,7 +8,7 @@ of the budget.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import wraps
 from inspect import signature
@@ -118,14 +118,14 @@ class BoundedEstimator(PrivateEstimator):
         return self
 
     def _fit_people(
-        self, *data: Any, groups: Any, max_rows: int | None, columns: Mapping[str, Any], **options: Any
+        self, *data: Any, groups: Any, max_rows: int | None, columns: Callable[[], Mapping[str, Any]], **options: Any
     ) -> Self:
-        """Fit people with a row each, or with several if there are groups."""
+        """Fit people with a row each, or with several if there are groups; columns are named after the checks."""
         privacy, groups = self._checked(), groups if max_rows is None else io.groups_of(data[0], groups)
         if not check_people(groups, max_rows):
-            return self._fit(privacy, *data, columns=columns, **options)
+            return self._fit(privacy, *data, columns=columns(), **options)
         self._check_takes_people(privacy)
-        return self._fit(privacy, *data, groups, max_rows, unit="person", columns=columns, **options)
+        return self._fit(privacy, *data, groups, max_rows, unit="person", columns=columns(), **options)
 
     def _with(self, bounds: dict[str, Any]) -> Self:
         """Return a copy with other bounds, which shares the ledger."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -237,20 +237,27 @@ def parquet_schema(path: Path) -> Any:
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
-def parquet_batches(path: Path, names: Iterable[str] | None) -> Iterator[tuple[ArrowBatch, float]]:
-    """Iterate over batches and the share of the file that has been read; one more is decoded meanwhile."""
+def parquet_batches(path: Path, names: Mapping[str, str] | Iterable[str] | None) -> Iterator[tuple[ArrowBatch, float]]:
+    """Iterate over batches and the share of the file that has been read; one more is decoded meanwhile.
+
+    Columns that a mapping declares as "levels" are text of few values: they stay codes of a dictionary, as most files
+    keep them.
+    """
     wanted = None if names is None else list(names)
-    batches = _parquet_batches(path, wanted)
+    coded = [name for name, holds in names.items() if holds == "levels"] if isinstance(names, Mapping) else []
+    batches = _parquet_batches(path, wanted, coded)
     is_whole = wanted is None or set(wanted) >= set(parquet_schema(path).names)
     yield from one_ahead(_reading_ahead(path, batches) if is_whole else batches)
 
 
-def _parquet_batches(path: Path, names: list[str] | None) -> Generator[tuple[ArrowBatch, float], None, None]:
+def _parquet_batches(
+    path: Path, names: list[str] | None, coded: list[str]
+) -> Generator[tuple[ArrowBatch, float], None, None]:
     parquet = arrow_library(repr(str(path))).parquet
     n_columns = len(parquet_schema(path) if names is None else names)
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
     damaged = _DAMAGED_PARQUET.format(str(path))
-    options = {"pre_buffer": False, "buffer_size": buffer_size}
+    options = {"pre_buffer": False, "buffer_size": buffer_size, "read_dictionary": coded}
     file = in_own_words(partial(parquet.ParquetFile, path, **options), damaged)
     with file:
         batches = file.iter_batches(batch_size=batch_rows(n_columns), columns=names)

@@ -23,7 +23,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._redacted import in_own_words
-from dpfast.io.arrow import arrow_batches, arrow_families, open_stream, parquet_batches, parquet_schema
+from dpfast.io.arrow import arrow_batches, arrow_families, one_ahead, open_stream, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
 from dpfast.io.frames import MISSING, UNDECLARED, Batch, Entries, Family, LevelCodes, frame_batches, frame_families
 from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_dask, is_frame, is_path, table_files, tables_of
@@ -596,12 +596,14 @@ class EncodedTable:
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         layout = columns._layout
         yield _block(no_rows * len(layout.places), no_rows * len(layout.levels), layout), y
-        wanted = {column.name: column.holds for column in columns.declared}
+        wanted = wanted_of(columns.declared)
         for part in parts_in_turn(self.source):
             columns.check_part(part)
             n_read = 0
-            for batch, share in part.read(wanted):
-                yield columns._encode_batch(batch)
+            encoded = ((columns._encode_batch(batch), share) for batch, share in part.read(wanted))
+            # A file's are encoded while those before are summed. Whose thread may ask other tables is not known.
+            for block, share in one_ahead(encoded) if part.size > 0 else encoded:
+                yield block
                 if self._progress is not None and part.size > 0:
                     before, n_read = n_read, int(share * part.size)
                     self._progress(n_read - before)
@@ -611,6 +613,11 @@ class EncodedTable:
         return (
             f"<EncodedTable of {len(names.feature_names)} features, {len(names.outcome_names)} outcomes: not private>"
         )
+
+
+def wanted_of(declared: Iterable[Column]) -> dict[str, str]:
+    """Return what is declared of columns, as `Part.read` takes it; text is always of declared levels."""
+    return {column.name: "levels" if column.holds == "text" else column.holds for column in declared}
 
 
 _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text": "text"}

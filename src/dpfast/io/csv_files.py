@@ -27,7 +27,12 @@ from dpfast.kernels.columns import Rows
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
 
 _BLOCK_BYTES = 1 << 22
-_HOLDS = {"number": "numbers", "boolean": "true, false, 1 or 0", "text": "text in UTF-8"}
+_HOLDS = {
+    "number": "numbers",
+    "boolean": "true, false, 1 or 0",
+    "text": "text in UTF-8",
+    "levels": "text in UTF-8",
+}
 # A quote opens a cell at its begin only, is closed on its line, and two within it are one.
 _CELL = rb'(?:"(?:[^"\r\n]|"")*+"[^,\r\n]*+|(?!")[^,\r\n]*+)'
 
@@ -63,8 +68,8 @@ def csv_batches(
 ) -> Iterator[tuple[ArrowBatch, float]]:
     """Iterate over batches of some columns of a CSV file, and the share of the file that has been read.
 
-    `families` maps the columns wanted to "number", "boolean" or "text": types are declared, never inferred from rows.
-    Where names are not `declared` by the caller, messages say a column's place instead.
+    `families` maps the columns wanted to "number", "boolean", "text" or "levels": types are declared, never inferred
+    from rows. Where names are not `declared` by the caller, messages say a column's place instead.
     """
     try:
         yield from one_ahead(_batches(path, families))
@@ -81,7 +86,7 @@ class _UnreadableError(Exception):
 def _batches(path: Path, families: Mapping[str, str]) -> Generator[tuple[ArrowBatch, float], None, None]:
     pyarrow = arrow_library(repr(str(path)))
     names = csv_names(path)
-    kinds = {"number": "float64", "boolean": "bool_", "text": "string"}
+    kinds = {"number": "float64", "boolean": "bool_", "text": "string", "levels": "string"}
     convert = pyarrow.csv.ConvertOptions(
         column_types={name: getattr(pyarrow, kinds[family])() for name, family in families.items()},
         include_columns=list(families),
@@ -151,7 +156,8 @@ def _problem(path: Path, families: Mapping[str, str], declared: bool) -> str:
     (name,) = suspects
     place = repr(name) if declared else f"number {1 + list(families).index(name)}"
     family = families[name]
-    missing = "" if family == "text" else f"; missing are empty cells, {', '.join(filter(None, NULL_WORDS))}"
+    is_text = family in ("text", "levels")
+    missing = "" if is_text else f"; missing are empty cells, {', '.join(filter(None, NULL_WORDS))}"
     return f"holds, in column {place}, cells that are not {_HOLDS[family]}{missing}"
 
 

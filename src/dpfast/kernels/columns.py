@@ -31,17 +31,26 @@ class ColumnBlock:
     def __init__(self, columns: Iterable[NDArray[Any]], dtype: DTypeLike = np.float64) -> None:
         self.dtype = np.dtype(dtype)
         self.columns = [in_c_order(column, self.dtype) for column in columns]
-        self.shape = len(self.columns[0]), len(self.columns)
-        if any(column.shape != self.shape[:1] for column in self.columns):
+        if any(column.shape != self.columns[0].shape[:1] for column in self.columns):
             raise ValueError("columns must be 1-D and of one length")
         self.addresses = np.array([column.__array_interface__["data"][0] for column in self.columns], np.uintp)
+        self.shape = len(self.columns[0]), len(self.columns)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> ColumnBlock:
         """Return some of the rows; of a slice of them, without a copy."""
-        return ColumnBlock([column[rows] for column in self.columns], self.dtype)
+        columns = [column[rows] for column in self.columns]
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            return ColumnBlock(columns, self.dtype)
+        # Many small pieces of a block are read: the columns need no second look.
+        part = ColumnBlock.__new__(ColumnBlock)
+        part.dtype = self.dtype
+        start, _, _ = rows.indices(len(self))
+        part.columns, part.addresses = columns, self.addresses + np.uintp(start * self.dtype.itemsize)
+        part.shape = len(columns[0]), len(columns)
+        return part
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Copy to a column-major array."""
@@ -241,9 +250,16 @@ def in_c_order(array: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[A
 
     np.ascontiguousarray leaves contiguous data in place, even between two addresses of its type.
     """
-    if array.flags.c_contiguous and array.flags.aligned and (dtype is None or array.dtype == dtype):
-        return array  # by far the most are, and np.require takes long to see it
+    if type(array) is np.ndarray and (dtype is None or array.dtype == dtype):
+        flags = array.flags
+        if flags.c_contiguous and flags.aligned:
+            return array  # np.require takes ten times as long to find it so
     return np.require(array, dtype, ("C", "A"))
+
+
+def is_dense(table: Rows) -> bool:
+    """Whether every entry of a table is kept, in an array or in columns."""
+    return isinstance(table, np.ndarray | ColumnBlock)
 
 
 _READ_IN_PLACE = (np.dtype(np.float64), np.dtype(np.float32))

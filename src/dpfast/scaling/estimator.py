@@ -141,7 +141,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        options: dict[str, Any] = {"columns": columns_of(X), "opened": _without_outcomes}
+        options: dict[str, Any] = {"columns": lambda: columns_of(X), "opened": _without_outcomes}
         return self._fit_people(X, y, groups=groups, max_rows=max_rows, **options)
 
     @quiet

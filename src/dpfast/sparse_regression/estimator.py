@@ -200,7 +200,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        columns = columns_of(X) | outcomes_of(X, y)
+
+        def columns() -> dict[str, Any]:
+            return columns_of(X) | outcomes_of(X, y)
+
         return self._fit_people(X, y, progress, groups=groups, max_rows=max_rows, columns=columns)
 
     def _check_takes_people(self, privacy: Privacy) -> None:

@@ -19,12 +19,23 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.io.arrays import dtype_name, unfit
 from dpfast.io.people import People, people
-from dpfast.kernels import coded_gram, person_gram, sparse_gram
+from dpfast.kernels import coded_gram, mapped_gram, person_gram, sparse_gram
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, SparseBlock, in_c_order, is_readable, readable
+from dpfast.kernels.columns import (
+    CodedBlock,
+    ColumnBlock,
+    Rows,
+    SparseBlock,
+    in_c_order,
+    is_dense,
+    is_readable,
+    readable,
+)
+from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.statistics.coded_rows import CodedMap
 from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
 from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.rows import RowMap
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
@@ -193,6 +204,13 @@ class GramAccumulator(Layout):
                     return status
             return kernel.PACKED
 
+        def add_by_kernels(of_x: RowMapKernel, of_y: RowMapKernel | None, part: Any, start: int, stop: int) -> int:
+            if read_in_place:
+                return mapped_gram.add_mapped(part, of_x, of_y, x, y, rows, start, stop)
+            selected = slice(start, stop) if rows is None else rows[start:stop]
+            y_rows = None if y is None else readable(y[selected])
+            return mapped_gram.add_mapped(part, of_x, of_y, readable(x[selected]), y_rows, None, 0, stop - start)
+
         def add_coded(
             maps: Maps, coded: CodedMap, values: IntArray, part: coded_gram.CodedSums, start: int, stop: int
         ) -> int:
@@ -228,13 +246,27 @@ class GramAccumulator(Layout):
                 return partial(add_coded, maps, coded, coded.values(self._tables()[0][1]))
             if isinstance(x, SparseBlock) and map_x is None:
                 return partial(add_sparse, maps[1])
-            return add if self._maps == (None, None) else partial(add_mapped, maps)
+            if self._maps == (None, None):
+                return add
+            kernels = self._map_kernels(x, y)
+            return partial(add_mapped, maps) if kernels is None else partial(add_by_kernels, *kernels)
 
         products = self._products_per_row()
         if isinstance(x, SparseBlock) and self._maps[0] is None:
             # Reading an entry counts as a few more.
             products = 8 + round((int(x.indptr[-1]) - int(x.indptr[0])) / max(1, len(x))) ** 2 // 2
         self._add_ranges(len(x) if rows is None else len(rows), spilled, adder, products=products)
+
+    def _map_kernels(self, x: Rows, y: Rows | None) -> tuple[RowMapKernel, RowMapKernel | None] | None:
+        """Return what maps rows in the kernel, None where that cannot: for other maps than `RowMap`, and other rows."""
+        map_x, map_y = (RowMap() if one is None else one for one in self._maps)
+        if not (isinstance(map_x, RowMap) and isinstance(map_y, RowMap)):
+            return None
+        if not (is_dense(x) and (y is None or is_dense(y))):
+            return None
+        of_x, of_y = map_x.kernel(x.shape[1]), None if y is None else map_y.kernel(y.shape[1])
+        self._check_block(np.empty((0, of_x.n_features)), None if of_y is None else np.empty((0, of_y.n_features)))
+        return of_x, of_y
 
     def _add_mapped(self, part: kernel.GramSums, maps: Maps, x: Rows, y: Rows | None) -> int:
         """Add rows that pass through maps first, all of their columns; returns a status."""
