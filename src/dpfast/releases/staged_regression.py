@@ -74,8 +74,8 @@ _LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
 #: With an intercept: people times mu below which a table shows no more than the mean of its outcomes, and below which
 #: whitening costs more than it gains; the shares then, of the mean outcome, the sizes of residuals, and the steps.
 _FEWEST, _FEW_PEOPLE, _SHARES_OF_FEW = 50.0, 80.0, (0.2, 0.1, 0.7)
-#: People times mu where half of the signal is lost, as observed on tables of all kinds.
-_HALF_LOST = 45.0
+#: People times mu where few people lose half of the signal, on average over tables of all kinds.
+_HALF_LOST = 80.0
 #: The assumed length of rows of few people, over the longest, and the half-octaves in which their residuals are told
 #: apart: an odd number; and the share of people to clip.
 _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = 0.5, 17, 0.5
@@ -235,7 +235,7 @@ class StagedRegression(Mechanism[Regression]):
             return math.inf
         least = 0.0
         if self._is_few(people):
-            least = score * _HALF_LOST / (_HALF_LOST + people * self.mu)
+            least = score * self._lost_by_few(people)
             people = _FEW_PEOPLE / self.mu
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
         entries = features + self.fit_intercept
@@ -271,6 +271,10 @@ class StagedRegression(Mechanism[Regression]):
     def _is_few(self, people: float) -> bool:
         """Whether people are so few that whitening costs more than it gains."""
         return self.fit_intercept and people * self.mu < _FEW_PEOPLE
+
+    def _lost_by_few(self, people: float) -> float:
+        """Return the part of the signal that so few people are expected to lose: most by steps that end too early."""
+        return _HALF_LOST / (_HALF_LOST + people * self.mu)
 
     def _mean_outcome(self, part: Privacy, rows: float) -> Generator[Query, Release, FloatArray]:
         """Release the sum of outcomes; return their mean, within its range."""
@@ -603,7 +607,9 @@ class Fit:
             **own.of_evidence(row_map.scale, features),
         )
         variance = None if residuals is None else residuals.variance
-        lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
+        lost = 1.0
+        if self.people * mechanism.mu >= descent.FEW:
+            lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
         if not coordinates.stands_out:
             # The progress of descent is unknown without X'X.
             unknown = np.full_like(solution.coef_std, np.nan)
@@ -730,7 +736,8 @@ class _FewPeople(Fit):
         solved = self._solved(found, coordinates)
 
         def told() -> Regression:
-            return self._told(solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
+            regression = self._told(solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
+            return regression._replace(lost=mechanism._lost_by_few(self.people))
 
         return told
 

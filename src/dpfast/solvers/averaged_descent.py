@@ -30,7 +30,7 @@ from scipy import linalg, special
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise
 
-#: People times mu below which scores show no more than a level.
+#: People times mu below which scores show no more than a level, and least squares without one hardly more.
 FEW = 60.0
 # People times mu, over features^(3/2), from which X'X is released, and the factor from there to where it has its whole
 # share.
