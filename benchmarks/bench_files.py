@@ -193,7 +193,7 @@ class Parquet:
 
 
 class Declared:
-    params = ((20, 0), (5, 4))
+    params = ([(20, 0), (5, 4)],)
     param_names = ("numbers and categories",)
 
     def setup(self, shape):
