@@ -1,5 +1,7 @@
 """Tables of coefficients: the textbook's without noise, kept with the model, and what they refuse."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -254,3 +256,42 @@ def test_the_share_that_is_explained_is_only_shown_where_it_is_known(kind, n):
         shown += [one - exact for one in told.get("r_squared", {}).values()]
     assert np.all(np.abs(shown) < 0.12)
     assert len(shown) < 6 if n == 500 else len(shown) > 6
+
+
+def skewed(seed, skew, n=10_000):
+    """Rows with a rare indicator, and outcomes with errors of deviation 2 that are skewed or normal."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(size=(n, 2)).clip(-3.0, 3.0) / 3.0, rng.random((n, 2)) < [0.05, 0.25]])
+    errors = rng.gamma(2.0, math.sqrt(2.0), n) - 2.0 * math.sqrt(2.0) if skew else 2.0 * rng.normal(size=n)
+    return x, x @ [1.0, -1.0, 1.0, 1.5] + errors
+
+
+def table_of_skewed(seed, skew):
+    """What a fit says of the coefficients of such rows."""
+    settings = {"bound_x": None, "box_x": (-1.0, 1.0), "bound_y": 60.0, "fit_intercept": True}
+    return ridge(**settings, random_state=seed).fit(*skewed(seed, skew)).summary().drop(index="(intercept)")
+
+
+def test_limits_allow_for_what_the_clip_of_skewed_errors_moves():
+    normal, moved = (np.mean([table_of_skewed(s, skew)["std_error"] for s in range(6)]) for skew in (False, True))
+    assert moved > 1.2 * normal
+
+
+# Without what they allow for, the rare indicator is covered in 1 fit of 6.
+@pytest.mark.slow
+def test_limits_cover_where_errors_are_skewed_and_levels_rare():
+    covered = np.zeros(4)
+    for seed in range(40):
+        summary = table_of_skewed(seed, skew=True)
+        covered += (summary["low"] < [1.0, -1.0, 1.0, 1.5]) & (summary["high"] > [1.0, -1.0, 1.0, 1.5])
+    assert np.all(covered >= 28)
+    assert np.mean(covered) >= 34
+
+
+def test_people_with_several_rows_have_no_limits_for_the_population():
+    x, y, _ = table(600)
+    model = ridge().fit(x, y, np.arange(600) // 2, 2)
+    with pytest.raises(ValueError, match="no clustered standard errors"):
+        model.summary(residual_std=1.0)
+    with pytest.raises(ValueError, match="population"):
+        model.summary(target="population")

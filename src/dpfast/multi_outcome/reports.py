@@ -303,6 +303,11 @@ class CoefficientReports(LinearEstimator):
     def _residual_scale(self, residual_std: ArrayLike | None) -> FloatArray | None:
         if residual_std is None:
             return self.residual_std_
+        if any(one.unit == "person" for one in self.releases_):
+            raise ValueError(
+                "residual_std must not be given for people with several rows: their rows are not independent, and "
+                "there are no clustered standard errors"
+            )
         given = np.asarray(residual_std, np.float64)
         outcomes = len(self.coef_)
         if given.shape not in ((), (outcomes,)) or not np.all(np.isfinite(given)) or np.any(given < 0.0):
@@ -333,8 +338,8 @@ class CoefficientReports(LinearEstimator):
         if scale is None:
             if target == "population":
                 raise ValueError(
-                    "target='population' needs the residual variance, which was not released: pass residual_std, "
-                    "or fit rows, one a person, with residual steps"
+                    "target='population' needs the residual variance, which was not released: fit rows, one a person, "
+                    "with residual steps, or pass their residual_std"
                 )
             scale = np.zeros(len(self.coef_))
         parts = np.split(scale**2, len(self._evidence))

@@ -83,6 +83,8 @@ _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = 0.5, 17, 0.5
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
+#: The bias of a coefficient, of features of variance 1, by what the clip moved the constant: in standard deviations.
+_MOVED = 0.3
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -321,6 +323,8 @@ class Level(NamedTuple):
     mean: FloatArray
     #: None where it is not known.
     variance: float | None = None
+    #: By how much the clipping of long residuals moved the steps' constant, each outcome's.
+    moved: FloatArray | None = None
 
 
 class Residuals(NamedTuple):
@@ -514,7 +518,7 @@ class Fit:
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
-        level_variance = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0
+        level_variance, moved = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0, None
         level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
         coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
         coef = self._kept(coef) * coef
@@ -537,6 +541,7 @@ class Fit:
             scale = self.rows * own.outcomes
             mean = level + released.values["sum"][0] / scale
             mean_variance = (sums.deviation / scale) ** 2
+            moved = descent.moved_by_clip(level, level_variance, mean, mean_variance)
             level = descent.constant(level, level_variance, mean, mean_variance)
             level_variance = min(level_variance, mean_variance)
             level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
@@ -550,7 +555,7 @@ class Fit:
             whole = descent.unclipped(squares, self.rows, limit)
             mean = squares / max(self.rows - len(found.theta), 1.0)
             residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
-        return Level(level, level_variance), residuals
+        return Level(level, level_variance, moved), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
@@ -595,11 +600,17 @@ class Fit:
         back = coordinates.whitening.T
         forth = descent.inverse(back)
         xx = self._xx(coordinates)
+        noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
+        covariance = noise[None]
+        if level.moved is not None and level.moved.any():
+            # Long rows have more of their residuals clipped: what moved the constant moved coefficients too.
+            biases = _MOVED * np.outer(level.moved, np.sqrt(self.rows / np.diag(xx)))
+            covariance = covariance + biases[:, :, None] ** 2 * np.eye(features)
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
             descent.inverse(xx),
             back @ found.theta[:features],
-            (back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T)[None],
+            covariance,
             least_signal=self.rows / float(np.trace(xx)),
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
@@ -609,7 +620,7 @@ class Fit:
         variance = None if residuals is None else residuals.variance
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
-            lost = descent.lost(evidence.xy, evidence.covariance[0], xx)
+            lost = descent.lost(evidence.xy, noise, xx)
         if not coordinates.stands_out:
             # The progress of descent is unknown without X'X.
             unknown = np.full_like(solution.coef_std, np.nan)

@@ -488,6 +488,14 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
 
 
+def moved_by_clip(
+    of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
+) -> FloatArray:
+    """Return how far clipping moved the steps' constant: its distance from a mean of residuals, without their noise."""
+    squares = (of_residuals - of_steps) ** 2 - variance_of_steps - variance_of_residuals
+    return np.sqrt(np.maximum(squares, 0.0))
+
+
 def constant(
     of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
 ) -> FloatArray:
