@@ -32,6 +32,11 @@ LEVEL = 0.95
 #: What tables say of coefficients without errors.
 UNKNOWN = "NaN: noise in the sum of curvatures hides the directions of these features, so their errors are not known"
 
+PENALISED = (
+    "as the penalty, the bounds and the constraint leave them, without errors: inference=True undoes these, and "
+    "releases errors"
+)
+
 NO_MEAN = "NaN: the mean of p (1 - p) is not known without an intercept, or where the number of people is private"
 
 
@@ -177,6 +182,10 @@ class ErrorReports(LinearEstimator):
         note = UNKNOWN if np.isnan(self.estimate_).any() else None
         header = self._header(level=level, target="population", note=note)
         return self._tabulated({name: column[None] for name, column in table.items()}, header, names)
+
+    @property
+    def _note(self) -> str | None:
+        return PENALISED
 
     def _errors_table(self, level: float) -> dict[str, FloatArray]:
         """Return the columns of `summary` that `inference` pays for."""

@@ -82,7 +82,12 @@ class LinearEstimator(PrivateEstimator):
         """Return the columns of `summary`, for files by names of their own."""
         check_is_fitted(self)
         columns = {"estimate": self._coefficients(self.coef_, getattr(self, "intercept_", 0.0))}
-        return self._tabulated(columns, self._header(), names)
+        return self._tabulated(columns, self._header(note=self._note), names)
+
+    @property
+    def _note(self) -> str | None:
+        """What is said above these columns."""
+        return None
 
     def _tabulated(
         self, columns: dict[str, FloatArray], header: dict[str, Any], names: Names, *, chosen: Any = slice(None)
