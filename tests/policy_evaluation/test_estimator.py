@@ -71,6 +71,14 @@ def test_much_data_gives_the_exact_values(method, features):
     assert model.value_ == pytest.approx(chain_values(0.9, n_states=8), abs=0.11)
 
 
+@pytest.mark.parametrize("epsilon", [50.0, math.inf])
+@pytest.mark.parametrize("method", METHODS)
+def test_values_whose_noise_is_not_known_say_that_they_have_no_limits(method, epsilon):
+    model = estimator(method, epsilon, 0.0 if math.isinf(epsilon) else 0.01, random_state=0).fit(WALKS)
+    note = model.summary().attrs.get("note") or ""
+    assert ("no limits" in note) == (method != "sufficient_statistics" and math.isfinite(epsilon))
+
+
 _RIDGES = {"lsw": None, "lsl": 1000.0, "sufficient_statistics": 0.5}
 
 

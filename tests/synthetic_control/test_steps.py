@@ -387,6 +387,14 @@ def test_a_target_that_was_changed_is_the_last_among_donors():
         SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, target).placebo_ranks()
 
 
+def test_ranks_among_few_donors_are_limits_alone():
+    """Noise in counts of few is larger than they are: the least p-value would be as frequent as any."""
+    donors, target, _ = synthetic_control_panel(38, 10, seed=0)
+    table = SyntheticControl(1.0, 1e-6, placebo_share=0.1, random_state=0).fit(donors, 10, target).placebo_ranks()
+    assert np.isnan(table["p_value"]).all()
+    assert table["high"].min() > 0.5
+
+
 def test_limits_of_ranks_count_the_noise_in_a_private_number_of_donors(monkeypatch):
     """With nine tenths for ranks the number has a thousandth of the budget: it is known to a sixth or worse."""
     donors, target, _ = synthetic_control_panel(300, 10, seed=0)

@@ -60,6 +60,7 @@ Method = Literal["sufficient_statistics", "lsw", "lsl"]
 _SIZES = 1e-50, 1e50
 # Beyond, the supplement proves nothing.
 _LARGEST_PRINTED_EPSILON = 5.0
+_NO_LIMITS = "no limits: the size of the noise depends on private data, and is not released"
 _NAMES = {"lsw": "DP-LSW", "lsl": "DP-LSL", "sufficient_statistics": "sums of visits and returns"}
 _NAMES_OF_CONSTANTS = {"sound": "", "paper": ", supplement's constants", "icml": ", conference's constants"}
 
@@ -286,7 +287,8 @@ class PolicyEvaluation(PrivateEstimator):
             A row a state, by number or as it was declared. Columns: ``estimate``, as in `value_`; of sums in stages
             ``std_error``, `value_std_`, and ``low`` and ``high``, limits by it. Of sums at once these are
             ``std_privacy``, ``low_privacy`` and ``high_privacy``: limits for the noise alone, without sampling error,
-            truncated tails, shrinkage, and clipping. `caution_` is the note above them.
+            truncated tails, shrinkage, and clipping. `caution_` is the note above them. Of "lsw" and "lsl" there is the
+            estimate alone, and the note says so.
 
         Raises
         ------
@@ -305,6 +307,8 @@ class PolicyEvaluation(PrivateEstimator):
         target = "population" if self._counts_all else "privacy noise alone"
         said: dict[str, Any] = {"level": level, "target": target} if hasattr(self, "value_std_") else {}
         said["note"] = getattr(self, "caution_", "") or None
+        if "level" not in said and math.isfinite(self.privacy_spent_.epsilon):
+            said["note"] = _NO_LIMITS
         return Estimates({"state": states}, self._tabled(level), self._header(**said))
 
     @property

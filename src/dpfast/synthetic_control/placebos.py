@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+# Noise in a count, over donors, from which on small p-values would be chance.
+_MOST_NOISE = 0.025
+
 
 class Placebos(TargetReports):
     """Placebo tests of an estimator that releases donors' moments, and counts of their errors."""
@@ -98,8 +101,9 @@ class Placebos(TargetReports):
         -------
         pandas.DataFrame
             A row a target: ``ratio``; ``p_value``, the share of ratios in the target's bin or beyond, the target
-            included; ``low`` and ``high``, limits of the p-value without noise. If the limits are wide, the p-value is
-            uninformative. Use `high` if it must not be too small.
+            included; ``low`` and ``high``, limits of the p-value without noise. The p-value is NaN if noise in the
+            counts has a standard deviation of more than a fortieth of the donors: small ones would be chance. Use
+            `high` if it must not be too small.
 
         Raises
         ------
@@ -140,7 +144,9 @@ class Placebos(TargetReports):
             np.zeros_like(beyond),
         )
         low, high = share.limits(float(ndtri(0.5 + level / 2.0)), least, most)
-        shares = {"p_value": np.clip((1.0 + beyond) / (1.0 + n), least, most), "low": low, "high": high}
+        values = np.clip((1.0 + beyond) / (1.0 + n), least, most)
+        values[np.broadcast_to(deviation, beyond.shape) > _MOST_NOISE * n] = np.nan
+        shares = {"p_value": values, "low": low, "high": high}
         names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
         return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
 
