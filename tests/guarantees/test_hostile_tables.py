@@ -209,6 +209,7 @@ def shape_of(value):
     if value is None or isinstance(value, bool | int | str | Privacy):
         return value
     public = {name: each for name, each in vars(value).items() if hasattr(type(value), "fit") or name[0] != "_"}
+    public.pop("caution_", None)  # a warning of what was released, see below
     return type(value).__name__, {name: shape_of(each) for name, each in public.items()}
 
 

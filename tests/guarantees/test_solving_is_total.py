@@ -132,6 +132,10 @@ def finite(fitted):
         assert np.array_equal(known & known[:, None], ~np.isnan(arrays["covariance_"]))
         arrays["estimate_"] = arrays["estimate_"][known]
         arrays["covariance_"] = arrays["covariance_"][np.ix_(known, known)]
+    if "value_std_" in arrays:
+        known = ~np.isnan(arrays["value_std_"])
+        assert known.all() or "cannot be widened" in fitted.caution_
+        arrays["value_std_"] = arrays["value_std_"][known]
     return all(np.all(np.isfinite(array)) for array in arrays.values() if array.dtype.kind == "f")
 
 
