@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from engines import Listed, cut
+from refusals import assert_refused
 
 from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy
 from dpfast.solvers import L2Ball
@@ -95,11 +96,7 @@ def test_it_costs_what_was_asked_and_is_saved(tmp_path):
 )
 def test_what_has_no_sum_over_people_is_refused(options, given, message):
     x, y, ids = visits(40)
-    ledger = Ledger(Privacy(5.0, 1e-5))
-    with pytest.raises(ValueError, match=message):
-        model(ledger=ledger, **options).fit(x, y, ids, *given)
-    assert not ledger.releases
-    assert ledger.remaining.epsilon == 5.0
+    assert_refused(lambda ledger: model(ledger=ledger, **options).fit(x, y, ids, *given), message)
 
 
 def test_other_numbers_of_ids_than_rows_are_refused():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from engines import Listed, cut
+from refusals import assert_refused
 
 from dpfast import Ledger, Privacy, SparseRegression
 
@@ -71,10 +72,7 @@ def test_parts_by_person_and_several_outcomes_are_the_same():
 )
 def test_what_has_no_sum_over_people_is_refused(options, given, message):
     x, y, ids = visits(40)
-    ledger = Ledger(Privacy(5.0, 1e-5))
-    with pytest.raises(ValueError, match=message):
-        model(ledger=ledger, **options).fit(x, y, ids, *given)
-    assert ledger.remaining.epsilon == 5.0
+    assert_refused(lambda ledger: model(ledger=ledger, **options).fit(x, y, ids, *given), message)
 
 
 def test_ids_of_other_rows_are_refused():

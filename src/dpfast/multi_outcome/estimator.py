@@ -99,10 +99,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         the data and not to the declared bounds, which may be far too large. Each step reads the table again. "auto"
         takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query, by
         an engine or through `dpfast.io.Columns`. With an intercept, few people get six steps and no X'X, so that limits
-        are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are
-        none if `delta` is 0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no
-        steps. There are none either if the table cannot be read again. Such tables are iterators and, if people own
-        several rows, also files, streams and frames not held as one array.
+        are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are none if `delta` is
+        0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no steps. There are
+        none either if the table cannot be read again. Such tables are iterators and, if people own several rows, also
+        files, streams and frames not held as one array.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         The choice "gaussian" releases X'X once for all outcomes. The choice "projection" further moves the noisy X'Y to
         the nearest matrix of rows within `bound_x` with the public labels Y. This lowers the error if outcomes are

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-# Noise in a count, over donors, from which on small p-values would be chance.
-_MOST_NOISE = 0.025
+# Noise in a p-value that is shown, at most: in all, or as a part of it. With more, small ones would be chance.
+_MOST_NOISE, _MOST_OF_VALUE = 0.025, 1.0 / 3.0
 
 
 class Placebos(TargetReports):
@@ -101,9 +101,9 @@ class Placebos(TargetReports):
         -------
         pandas.DataFrame
             A row a target: ``ratio``; ``p_value``, the share of ratios in the target's bin or beyond, the target
-            included; ``low`` and ``high``, limits of the p-value without noise. The p-value is NaN if noise in the
-            counts has a standard deviation of more than a fortieth of the donors: small ones would be chance. Use
-            `high` if it must not be too small.
+            included; ``low`` and ``high``, limits of the p-value without noise. The p-value is NaN if the
+            noise in it has a standard deviation of more than 0.025 and of more than a third of it: small ones would be
+            chance. Use `high` if it must not be too small.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Placebos(TargetReports):
         )
         low, high = share.limits(float(ndtri(0.5 + level / 2.0)), least, most)
         values = np.clip((1.0 + beyond) / (1.0 + n), least, most)
-        values[np.broadcast_to(deviation, beyond.shape) > _MOST_NOISE * n] = np.nan
+        values[deviation / (1.0 + n) > np.maximum(_MOST_NOISE, _MOST_OF_VALUE * values)] = np.nan
         shares = {"p_value": values, "low": low, "high": high}
         names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
         return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
