@@ -5,13 +5,14 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from importlib.util import find_spec
 
 import pytest
 from attacks import ATTACKS
 from catalogue import FAMILIES
 
-from dpfast import audit, demo, noise, registry
+from dpfast import UtilityWarning, audit, demo, noise, registry
 from dpfast.cli import main
 from dpfast.demo import comparison, games, people
 
@@ -109,6 +110,20 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 
 
 PICTURES = {"accuracy.png", "sparse-regression.png", "synthetic-control.png", "policy-evaluation.png"}
+
+
+@pytest.mark.parametrize(("every", "said"), [(comparison.REPEATS, ""), (2, "noise"), (1, "noise")])
+def test_the_demo_says_what_half_of_the_fits_warn_of(every, said):
+    """One fit of ten may say by chance what is not so."""
+    numbers = iter(range(1 + comparison.REPEATS))
+
+    def fit(epsilon, delta):
+        if (number := next(numbers)) and number % every == 0:
+            warnings.warn("noise", UtilityWarning, stacklevel=1)
+        return 0.0
+
+    line, _ = comparison.Comparison("a table", 5, "value", fit, float).line(1.0, 0.0)
+    assert line.caution == said
 
 
 def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path, monkeypatch, capsys):
