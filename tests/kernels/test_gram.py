@@ -1,7 +1,10 @@
 """The packing and summing kernel on its own: levels, blocks, BLAS or tiles, the bound on every row."""
 
+import ctypes
 import itertools
 import math
+import mmap
+import os
 
 import numpy as np
 import pytest
@@ -54,6 +57,40 @@ def test_levels_blas_and_blocks_agree_to_the_bit(n_features):
             for block_rows in (1, 7, 64, 1000):
                 found = sums(x, y, level=level, use_blas=use_blas, block_rows=block_rows, pieces=3, **bounds)
                 assert_same(found, expected)
+
+
+def end_of_readable_memory(content):
+    """A copy of a table behind which no byte may be read, and what holds the memory."""
+    page = mmap.PAGESIZE
+    pages = -(-content.nbytes // page)
+    memory = mmap.mmap(-1, (pages + 1) * page)
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    # Protection 0 is none.
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(first + pages * page), ctypes.c_size_t(page), 0) == 0
+    copy = np.frombuffer(memory, content.dtype, content.size, pages * page - content.nbytes).reshape(content.shape)
+    copy[:] = content
+    return copy
+
+
+@pytest.mark.skipif(os.name != "posix", reason="protects a page with mprotect")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_columns", [1, 3, 5, 7, 9, 20])
+def test_nothing_behind_a_table_is_read_nor_counts(n_columns, dtype):
+    rng = np.random.default_rng(n_columns)
+    wide = rng.standard_normal((40, n_columns + 3)).astype(dtype)
+    wide[:, n_columns:] = np.nan
+    x = np.ascontiguousarray(wide[:, :n_columns])
+    last = end_of_readable_memory(x)
+    of_wide = end_of_readable_memory(wide)[:, :n_columns]
+    index = rng.permutation(40)
+    for level, bound in itertools.product(LEVELS, (1.0, 10.0 * n_columns)):
+        options = {"bound_x": bound, "bound_y": bound, "level": level}
+        expected = sums(x, x, **options)
+        for table in (last, of_wide, last[::-1][::-1], end_of_readable_memory(x[::-1])[::-1]):
+            assert_same(sums(table, table, **options), expected)
+            assert_same(sums(table, table, rows=index, **options), expected)
+            assert_same(sums(table[-1:], table[-1:], **options), sums(x[-1:], x[-1:], **options))
+        assert_same(sums(np.broadcast_to(last[-1:], x.shape), **options), sums(np.tile(x[-1:], (40, 1)), **options))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -10,6 +10,7 @@ cdef extern from "gram.h":
         Py_ssize_t column_stride
         const int64_t* rows
         int is_float32
+        const char* end
 
     ctypedef struct dpfast_row_grid:
         Py_ssize_t n_columns

@@ -76,6 +76,10 @@ cdef dpfast_table describe_table(object array, const int64_t[::1] rows):
         doubles = array
         table.data = <const char*>&doubles[0, 0]
         table.row_stride, table.column_stride = doubles.strides[0], doubles.strides[1]
+    cdef Py_ssize_t last_row = array.shape[0] - 1, last_column = array.shape[1] - 1, item = array.dtype.itemsize
+    table.end = NULL
+    if table.columns == NULL and table.row_stride >= 0 and table.column_stride >= 0:
+        table.end = table.data + last_row * table.row_stride + last_column * table.column_stride + item
     table.rows = NULL
     if rows is not None:
         table.rows = &rows[0]

@@ -1,9 +1,9 @@
 /* Bodies of the loops of gram.c for one vector width; see there. Included once per level. */
 
 /* Round row * scale to integers; returns their sum of squares, which is exact if it is below 2^53. Writes up to the next
- * multiple of WIDTH entries, zeros beyond the row. */
-static inline TARGET double LEVEL(round_row)(const char *row, ptrdiff_t n_columns, int is_float32, double scale,
-                                             double *rounded)
+ * multiple of WIDTH entries, zeros beyond the row. A row that is `inside` its table may be read up to there too. */
+static inline TARGET double LEVEL(round_row)(const char *row, ptrdiff_t n_columns, int is_float32, int inside,
+                                             double scale, double *rounded)
 {
     const VECTOR scales = SPLAT(scale), magic = SPLAT(ROUND_TO_INTEGER);
     VECTOR squares = SPLAT(0.0);
@@ -15,8 +15,14 @@ static inline TARGET double LEVEL(round_row)(const char *row, ptrdiff_t n_column
         STORE(rounded + j, entries);
     }
     if (j < n_columns) {
-        VECTOR entries = is_float32 ? LOAD_PART_F32((const float *)row + j, n_columns - j)
-                                    : LOAD_PART_F64((const double *)row + j, n_columns - j);
+        ptrdiff_t left = n_columns - j;
+        VECTOR entries;
+        if (inside)
+            entries = is_float32 ? LOAD_INSIDE_F32((const float *)row + j, left)
+                                 : LOAD_INSIDE_F64((const double *)row + j, left);
+        else
+            entries = is_float32 ? LOAD_PART_F32((const float *)row + j, left)
+                                 : LOAD_PART_F64((const double *)row + j, left);
         entries = (entries * scales + magic) - magic;
         squares = MULTIPLY_ADD(entries, entries, squares);
         STORE(rounded + j, entries);
@@ -24,25 +30,71 @@ static inline TARGET double LEVEL(round_row)(const char *row, ptrdiff_t n_column
     return SUM_LANES(squares);
 }
 
+/* `squared_norm_of` of rows.h, the same partial sums in lanes. */
+static inline TARGET double LEVEL(squared_norm)(const char *row, ptrdiff_t n_columns, int is_float32, double scale)
+{
+    const VECTOR scales = SPLAT(scale);
+    VECTOR sums[PARTIAL_SUMS / WIDTH];
+    double partial[PARTIAL_SUMS];
+#pragma GCC unroll 4
+    for (int part = 0; part < PARTIAL_SUMS / WIDTH; part++)
+        sums[part] = SPLAT(0.0);
+    for (ptrdiff_t j = 0; j < n_columns; j += PARTIAL_SUMS) {
+#pragma GCC unroll 4
+        for (int part = 0; part < PARTIAL_SUMS / WIDTH; part++) {
+            ptrdiff_t first = j + part * WIDTH, left = n_columns - first;
+            if (left <= 0)
+                break;
+            VECTOR entries;
+            if (left >= WIDTH)
+                entries = is_float32 ? LOAD_F32((const float *)row + first) : LOAD_F64((const double *)row + first);
+            else
+                entries = is_float32 ? LOAD_PART_F32((const float *)row + first, left)
+                                     : LOAD_PART_F64((const double *)row + first, left);
+            entries = entries * scales;
+            sums[part] += entries * entries;
+        }
+    }
+#pragma GCC unroll 4
+    for (int part = 0; part < PARTIAL_SUMS / WIDTH; part++)
+        STORE(partial + part * WIDTH, sums[part]);
+    return folded(partial);
+}
+
+/* What to multiply a row beyond the bound by, in place of the grid's scale; negative if it is not finite. */
+static inline TARGET double LEVEL(multiplier_onto_bound)(const char *row, int is_float32, const dpfast_row_grid *grid)
+{
+    double scale = grid->scale;
+    double squared = LEVEL(squared_norm)(row, grid->n_columns, is_float32, scale);
+    if (DPFAST_UNLIKELY(!isfinite(squared))) {
+        if (!is_finite_row(row, grid->n_columns, is_float32))
+            return -1.0;
+        scale = scale_to_unit(row, grid->n_columns, is_float32);
+        squared = LEVEL(squared_norm)(row, grid->n_columns, is_float32, scale);
+    }
+    return scale * (grid->bound / sqrt(squared));
+}
+
 /* Scale a row beyond the bound onto it. Rounding may leave it a hair beyond: then scale a little more, until the test
  * holds, which it does at the latest for a multiplier of zero (step 50). Returns 0 if the row is not finite. */
 static TARGET int LEVEL(shrink_row)(const char *row, int is_float32, const dpfast_row_grid *grid, double *rounded)
 {
-    double multiplier = multiplier_onto_bound(row, is_float32, grid);
+    double multiplier = LEVEL(multiplier_onto_bound)(row, is_float32, grid);
     if (multiplier < 0.0)
         return 0;
-    for (int step = 0; !(LEVEL(round_row)(row, grid->n_columns, is_float32, multiplier, rounded) <= grid->squared_bound);
-         step++)
+    for (int step = 0;
+         !(LEVEL(round_row)(row, grid->n_columns, is_float32, 0, multiplier, rounded) <= grid->squared_bound); step++)
         multiplier *= 1.0 - ldexp(1.0, step - 50);
     return 1;
 }
 
 /* One row within the bound, in `rounded`; returns 0 if it is not finite. */
-static inline TARGET int LEVEL(bound_row)(const char *row, int is_float32, const dpfast_row_grid *grid,
-                                          double *rounded)
+static inline TARGET int LEVEL(bound_row)(const char *row, int is_float32, const char *last_inside,
+                                          const dpfast_row_grid *grid, double *rounded)
 {
-    double squared = is_float32 ? LEVEL(round_row)(row, grid->n_columns, 1, grid->scale, rounded)
-                                : LEVEL(round_row)(row, grid->n_columns, 0, grid->scale, rounded);
+    int inside = row <= last_inside;
+    double squared = is_float32 ? LEVEL(round_row)(row, grid->n_columns, 1, inside, grid->scale, rounded)
+                                : LEVEL(round_row)(row, grid->n_columns, 0, inside, grid->scale, rounded);
     if (DPFAST_UNLIKELY(!(squared <= grid->squared_bound)))
         return LEVEL(shrink_row)(row, is_float32, grid, rounded);
     return 1;
@@ -65,13 +117,15 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
                                    const dpfast_beside *beside, double *rounded, const dpfast_pack *pack)
 {
     ptrdiff_t x_ahead = read_ahead(x, x_grid->n_columns), y_ahead = read_ahead(y, y_grid->n_columns);
+    const char *x_inside = last_inside(x, x_grid->n_columns, WIDTH), *y_inside = last_inside(y, y_grid->n_columns, WIDTH);
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         if (r + x_ahead < n_available)
             prefetch_row(x, r + x_ahead, x_grid->n_columns);
         if (r + y_ahead < n_available)
             prefetch_row(y, r + y_ahead, y_grid->n_columns);
         if (beside) {
-            double squared = LEVEL(round_row)(row_address(x, r), x_grid->n_columns, x->is_float32, x_grid->scale,
+            const char *row = row_address(x, r);
+            double squared = LEVEL(round_row)(row, x_grid->n_columns, x->is_float32, row <= x_inside, x_grid->scale,
                                               rounded);
             if (DPFAST_UNLIKELY(beside->beyond[r] || !(squared + beside->squares[r] <= x_grid->squared_bound))) {
                 beside->beyond[r] = 1;
@@ -79,10 +133,10 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
                 LEVEL(place_row)(rounded, pack, r);
                 continue;
             }
-        } else if (!LEVEL(bound_row)(row_address(x, r), x->is_float32, x_grid, rounded))
+        } else if (!LEVEL(bound_row)(row_address(x, r), x->is_float32, x_inside, x_grid, rounded))
             return DPFAST_X_NOT_FINITE;
         if (y_grid->n_columns > 0 &&
-            !LEVEL(bound_row)(row_address(y, r), y->is_float32, y_grid, rounded + x_grid->n_columns))
+            !LEVEL(bound_row)(row_address(y, r), y->is_float32, y_inside, y_grid, rounded + x_grid->n_columns))
             return DPFAST_Y_NOT_FINITE;
         LEVEL(place_row)(rounded, pack, r);
     }

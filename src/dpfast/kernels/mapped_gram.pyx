@@ -31,6 +31,7 @@ cdef class _Room:
         self.source = describe_table(table, rows)
         memset(&self.mapped, 0, sizeof(self.mapped))
         self.mapped.data = <const char*>&self.rows[0]
+        self.mapped.end = self.mapped.data + self.rows.shape[0] * sizeof(double)
         self.mapped.row_stride, self.mapped.column_stride = self.n_columns * sizeof(double), sizeof(double)
 
     cdef void map_rows(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:

@@ -22,6 +22,7 @@ typedef struct {
     ptrdiff_t column_stride;
     const int64_t *rows; /* NULL for all */
     int is_float32;
+    const char *end; /* of the memory from the first row to the last, if it may be read; NULL if it may not */
 } dpfast_table;
 
 static inline double load_scalar(const char *row, ptrdiff_t column, int is_float32)
@@ -161,7 +162,8 @@ static inline dpfast_table staged_rows(const dpfast_table *table, ptrdiff_t n_co
                                    : from.data + (first + j) * from.column_stride;
         stage_columns(&from, tops, n_staged, n_rows, n_columns, (char *)staging + first * item);
     }
-    return (dpfast_table){(const char *)staging, NULL, n_columns * item, item, NULL, from.is_float32};
+    const char *end = (const char *)staging + n_rows * n_columns * item;
+    return (dpfast_table){(const char *)staging, NULL, n_columns * item, item, NULL, from.is_float32, end};
 }
 
 #endif

@@ -59,7 +59,7 @@ static int read_written_out(int level, const dpfast_sparse_table *table, const d
                             ptrdiff_t end, const dpfast_sparse_room *room, int64_t *units, int32_t *columns,
                             ptrdiff_t *n_entries)
 {
-    dpfast_table row = {(const char *)room->written, NULL, 0, 0, NULL, table->is_float32}, none = row;
+    dpfast_table row = {(const char *)room->written, NULL, 0, 0, NULL, table->is_float32, NULL}, none = row;
     dpfast_row_grid no_grid = {0, 1.0, 1.0, 1.0};
     row.column_stride = table->is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double);
     int status = write_out(table, grid, begin, end, room->written);
