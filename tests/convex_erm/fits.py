@@ -36,7 +36,8 @@ def regression(epsilon=1.0, delta=1e-6, *, any_order=False, **parameters):
         epsilon, delta, **{"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": False} | parameters
     )
     # Of descent it hangs on earlier ones how many there are.
-    counted = 1 + ("private" in parameters.values()) + SUMS * ("inference" in parameters)
+    finds = "private" in parameters.values() or estimator._may_be_lower is not None
+    counted = 1 + finds + SUMS * ("inference" in parameters)
     releases = None if parameters.get("method") == "gradient" else counted
     return of_rows(estimator, table="rows", any_order=any_order, releases=releases)
 
@@ -88,6 +89,7 @@ FITS = {
     ),
     "a quantile": regression(loss="quantile", method="objective"),
     "counts": regression(loss="poisson", fit_intercept=True),
+    "counts, of which a smaller bound is found": regression(loss="poisson", bound_y=20.0, fit_intercept=True),
     "counts with standard errors": regression(loss="poisson", fit_intercept=True, inference=True),
     "a quantile by descent, with standard errors": regression(
         10.0, loss="quantile", method="gradient", inference=True, any_order=True

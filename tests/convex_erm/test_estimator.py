@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.linear_model import PoissonRegressor, QuantileRegressor
+from sklearn.metrics import mean_poisson_deviance
 
 from dpfast import (
     BudgetExceeded,
@@ -156,7 +157,7 @@ def test_without_noise_counts_and_quantiles_are_those_of_the_textbook():
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
-@pytest.mark.parametrize("bound_y", [12.0, "private"])
+@pytest.mark.parametrize("bound_y", [8.0, 12.0, "private"])
 def test_counts_have_the_means_that_they_are_predicted_to_have(adjacency, bound_y):
     X, y = counts()
     options = {"constraint": None, "fit_intercept": True, "adjacency": adjacency, "bound_y": bound_y}
@@ -165,14 +166,43 @@ def test_counts_have_the_means_that_they_are_predicted_to_have(adjacency, bound_
     linear = X @ model.coef_ + model.intercept_
     np.testing.assert_allclose(model.predict(X), np.exp(linear), rtol=1e-12)
     # Never above what counts may be, however far a row is.
-    assert model.predict([[60.0, 0.0, 0.0]]) == pytest.approx(12.0 if bound_y == 12.0 else model.bound_y_)
+    assert model.predict([[60.0, 0.0, 0.0]]) == pytest.approx(8.0 if bound_y == 8.0 else model.bound_y_)
 
 
-def test_counts_below_zero_count_as_zero():
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_a_generous_bound_on_counts_costs_little(adjacency):
+    """The noise is in proportion to the bound: with 100 in place of 8 predictions were worse than one constant."""
+    X, _ = table(3_000)
+    y = np.random.default_rng(1).poisson(np.exp(X @ [1.0, 0.0, -0.5])).astype(float)
+    options = {"constraint": None, "fit_intercept": True, "adjacency": adjacency, "loss": "poisson"}
+
+    def losses(bound_y):
+        models = [regressor(1.0, bound_y=bound_y, random_state=seed, **options).fit(X, y) for seed in range(10)]
+        found = {len(model.releases_) for model in models}, max(getattr(model, "bound_y_", 0.0) for model in models)
+        return np.mean([mean_poisson_deviance(y, model.predict(X)) for model in models]), *found
+
+    constant = mean_poisson_deviance(y, np.full(len(y), y.mean()))
+    little, many, _ = losses(8.0)
+    assert many == {1}
+    for bound_y in (100.0, 1000.0):
+        loss, many, found = losses(bound_y)
+        assert loss < min(constant, little + 0.2 * (constant - mean_poisson_deviance(y, np.exp(X @ [1.0, 0.0, -0.5]))))
+        assert (many, found < 20.0) == ({2}, True)
+    plans = [
+        ObjectivePerturbationRegressor.plan(3_000, 3, epsilon=1.0, bound_x=1.0, bound_y=bound, loss="poisson")
+        for bound in (8.0, 8.1)
+    ]
+    assert plans[0].expected_error < plans[1].expected_error
+
+
+@pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
+@pytest.mark.parametrize("bound_y", [5.0, 20.0, "private"])
+def test_counts_below_zero_count_as_zero(bound_y):
     """With noise; without, where messages may tell of a table, they are refused."""
     X, y = counts(400)
     fits = [
-        regressor(loss="poisson", bound_y=5.0, constraint=None).fit(X, other) for other in (y, np.where(y, y, -3.0))
+        regressor(loss="poisson", bound_y=bound_y, constraint=None).fit(X, other) for other in (y, np.where(y, y, -3.0))
     ]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
     with pytest.raises(ValueError, match="outcomes must be 0 or more for a loss of counts"):

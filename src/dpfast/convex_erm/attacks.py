@@ -24,6 +24,7 @@ from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.plan import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
+from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Query, answered
@@ -133,6 +134,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     bounded: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "loss": "huber"}
     sizes = Sizes(rows=True, outcomes=True)
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
+    large: dict[str, Any] = {"bound_x": 1.0, "bound_y": 20.0, "loss": "poisson"}
+    sizes = Sizes(outcomes=True, bins=HalfOctaves(-1, 9))
+    yield from counts_attacks("counts", partial(regressor, **large), sizes, privacy, outcomes=(1.0, 12.0))
     for claim in claims(privacy, delta=True):
         yield from (_classes_descent_attack(claim, copies) for copies in (1, 2))
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))

@@ -26,12 +26,13 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import explains_bounds
+from dpfast.estimator.bounded import Measured, explains_bounds
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.score_regression import ScoreLoss
+from dpfast.releases.size_counts import NoisySizes
 from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     CallableLoss,
@@ -41,6 +42,10 @@ from dpfast.solvers import (
     SmoothedQuantile,
     SquaredLoss,
 )
+from dpfast.statistics.rows import RowMap
+
+#: A declared bound on counts up to which a smaller one gains little.
+_LOW = 8.0
 
 
 @explains_bounds
@@ -64,7 +69,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
         hundred.
     bound_y : float or "private"
-        Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0.
+        Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0. With
+        ``loss="poisson"`` and a bound above 8, a smaller one is found within the budget as "private" ones are: noise is
+        in proportion to it.
     loss : {"squared", "huber", "quantile", "poisson"} or GeneralisedLinearLoss, default "squared"
         "squared": (y - x'theta)^2/2, for means. Those with a bounded slope need no constraint, and mostly less noise:
         "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians,
@@ -116,7 +123,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     covariance_ : ndarray of shape (n, n), n the size of `estimate_`
         With ``inference=True``: of the estimates' errors, from sampling and noise.
     bound_x_, bound_y_ : float
-        The bounds found, if they are "private". For counts without noise, the largest or the declared bound.
+        The bounds found, if they are "private", or smaller than declared. For counts without noise, the largest or the
+        declared bound.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 
@@ -268,8 +276,22 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         """
         return cls._planned(Asked(n, n_features, target, spread, score, "the outcomes' bound", max_rows), parameters)
 
+    @property
+    def _may_be_lower(self) -> float | None:
+        if self.calibration != "sound" or self.loss != "poisson" or isinstance(self.bound_y, str):
+            return None
+        return float(self.bound_y) if self.bound_y > _LOW else None
+
+    def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
+        measured = super()._measured(X, y, groups, max_rows)
+        if not getattr(self.loss, "is_of_counts", self.loss == "poisson"):
+            return measured
+        return measured._replace(map_y=RowMap(np.zeros(1), np.full(1, np.inf)))
+
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
         if not self._descends:
+            if self._may_be_lower is not None:
+                _, privacy = NoisySizes.within(privacy, self._is_gaussian, self._sizes(), asked.n_features)
             return super()._plan(privacy, asked)
         calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
         return planned_scores(calibrated, asked.n, asked.target, asked.spread, asked.score, asked.relative_to)

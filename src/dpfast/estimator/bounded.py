@@ -7,6 +7,7 @@ of the budget.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -23,6 +24,7 @@ from dpfast.estimator.base import Prepared, PrivateEstimator
 from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.inputs import check_people, in_order_of, limits_by_name
 from dpfast.io.blocks import is_read_once
+from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
@@ -79,6 +81,21 @@ class BoundedEstimator(PrivateEstimator):
         """Names of the bounds that are to be found."""
         values = {name: getattr(self, name, None) for name in self._STAND_INS}
         return {name for name, value in values.items() if isinstance(value, str) and value == "private"}
+
+    @property
+    def _may_be_lower(self) -> float | None:
+        """A declared bound of outcomes of which a smaller one is looked for, because the noise is in proportion."""
+        return None
+
+    def _sizes(self) -> Sizes:
+        """Return what is to be counted."""
+        found, most = self._to_find, self._may_be_lower
+        if most is None:
+            return Sizes("bound_x" in found, "bound_y" in found, "box_x" in found)
+        if found:
+            return Sizes("bound_x" in found, True, "box_x" in found)
+        # Counts that are not 0 are at least 1; all above the declared bound are in the last bin.
+        return Sizes(outcomes=True, bins=HalfOctaves(-1, math.ceil(2.0 * math.log2(most))))
 
     @abstractmethod
     def _measured(self, *data: Any) -> Measured:
@@ -151,14 +168,15 @@ class BoundedEstimator(PrivateEstimator):
         return " and ".join(f"{name}='private'" for name in sorted(self._to_find))
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
-        to_find = self._to_find
-        if not to_find:
+        to_find, sizes = self._to_find, self._sizes()
+        if not (sizes.rows or sizes.outcomes or sizes.entries):
             return super()._prepared(privacy, source, *data)
         measured = self._measured(*data)
         if is_read_once(measured.X) or is_read_once(measured.Y):
+            if not to_find:
+                return super()._prepared(privacy, source, *data)
             raise TypeError(f"X and Y must be tables that can be read twice with {self._named}, got an iterator")
-        table = io.open_table(measured.X, measured.Y if "bound_y" in to_find else None)
-        sizes = Sizes("bound_x" in to_find, "bound_y" in to_find, "box_x" in to_find)
+        table = io.open_table(measured.X, measured.Y if sizes.outcomes else None)
         unit: Unit = "row" if measured.groups is None else "person"
         mechanism, rest = NoisySizes.within(privacy, self._is_gaussian, sizes, table.n_features, unit=unit)
         counts = size_counts(
@@ -175,7 +193,7 @@ class BoundedEstimator(PrivateEstimator):
         # Public under replace-one: every histogram has everybody in it.
         n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
         release = mechanism.noise.release(counts, source, f"{type(self).__name__}: counts of people by size")
-        found = mechanism.found(release, n_people, nonnegative=measured.nonnegative)
+        found = mechanism.found(release, n_people, nonnegative=measured.nonnegative, declared=self._may_be_lower)
         caution = (
             f"the noisy counts that {self._named} paid for show nobody beyond the noise in some histogram: what it "
             "measures is left out of the fit, with coefficients of 0. Give bounds, or a larger epsilon."
@@ -194,7 +212,7 @@ class BoundedEstimator(PrivateEstimator):
         super()._check_loaded()
         if not hasattr(self, "releases_") or self.privacy_spent_.epsilon == float("inf") or not self._is_solved:
             return
-        for name in self._to_find:
+        for name in self._to_find | ({"bound_y"} if hasattr(self, "bound_y_") else set()):
             found = getattr(self, f"{name}_")
             if name != "box_x":
                 check.positive(f"{name}_", found)

@@ -76,22 +76,30 @@ class NoisySizes:
         own, rest = NoisySum.counts_within(privacy, is_gaussian, SHARE, *shape, unit=unit)
         return cls(sizes, n_features, own), rest
 
-    def found(self, release: Release, people: int | None, *, nonnegative: bool = False) -> FoundBounds:
+    def found(
+        self, release: Release, people: int | None, *, nonnegative: bool = False, declared: float | None = None
+    ) -> FoundBounds:
         """Return the bounds computed from the noisy counts.
 
-        `people` is their number if it is public, else None; `nonnegative` says that entries are known to be so.
+        `people` is their number if it is public, else None; `nonnegative` says that entries are known to be so. The
+        outcomes' bound is at most a `declared` one, which only people whom the counts do not show are then beyond.
         """
         counts, bins, sizes = release.values["sum"], self.sizes.bins, self.sizes
         rows, outcomes, box, are_certain = None, None, None, True
         n_norms = sizes.rows + sizes.outcomes
-        norms = [self._largest(one[bins.largest_code :], people) for one in counts[:n_norms]]
+        of_norms = [one[bins.largest_code :] for one in counts[:n_norms]]
+        norms = [self._largest(one, people) for one in of_norms]
         # If no people are found, use bounds that reduce coefficients to nothing: the longest rows with a bin, the least
         # outcomes.
         if sizes.rows:
             rows, are_certain = bins.size(bins.largest_code if norms[0] is None else norms[0]), norms[0] is not None
         if sizes.outcomes:
-            outcomes = bins.size(0 if norms[-1] is None else norms[-1])
-            are_certain &= norms[-1] is not None
+            if declared is None:
+                outcomes = bins.size(0 if norms[-1] is None else norms[-1])
+                are_certain &= norms[-1] is not None
+            else:
+                seen = self._last(self._without_zeros(of_norms[-1], people), share=0.0)
+                outcomes = min(declared, bins.size(max(seen.place, 1)))
         if sizes.entries:
             zero = 0 if nonnegative else bins.largest_code
             entries = counts[n_norms:, bins.largest_code - zero :]
@@ -104,7 +112,7 @@ class NoisySizes:
 
     def _largest(self, histogram: FloatArray, people: int | None) -> int | None:
         """Return the code of the largest norm with few people beyond it; None if no people are distinct from noise."""
-        found = self._last(without_zeros(histogram, 0, self.noise.deviation, people=people, heavy=self._is_heavy))
+        found = self._last(self._without_zeros(histogram, people))
         return found.place if found.is_certain and found.place > 0 else None
 
     def _limits(
@@ -115,10 +123,7 @@ class NoisySizes:
         0 is between the limits if there are zeros. The histograms are of people's largest and of their least entries:
         the same one if a row is a person.
         """
-        above, below = (
-            without_zeros(one, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
-            for one in (largest, least)
-        )
+        above, below = (self._without_zeros(one, people, zero) for one in (largest, least))
         last = len(least) - 1
         highest, lowest = self._last(above), self._last(below._replace(counts=below.counts[::-1]))
         seen = highest.place, last - lowest.place
@@ -135,8 +140,11 @@ class NoisySizes:
         has_zeros = above.has_zeros or below.has_zeros
         return (min(limits[0], 0.0), max(limits[1], 0.0)) if has_zeros else limits
 
-    def _last(self, counted: WithoutZeros) -> LastBin:
-        return last_bin(counted.counts, self.noise.deviation, share=FEW, people=counted.people, heavy=self._is_heavy)
+    def _without_zeros(self, histogram: FloatArray, people: int | None, zero: int = 0) -> WithoutZeros:
+        return without_zeros(histogram, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
+
+    def _last(self, counted: WithoutZeros, share: float = FEW) -> LastBin:
+        return last_bin(counted.counts, self.noise.deviation, share=share, people=counted.people, heavy=self._is_heavy)
 
     def _last_of_side(self, counted: WithoutZeros, place: int, zero: int, reach: int) -> int:
         return last_of_side(counted.counts, place, zero, reach, self.noise.deviation, share=FEW, people=counted.people)
