@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from neighbours import climb
 from stages import RESOLVED, Size, asked, moved, part_of_person, queries
@@ -410,10 +411,30 @@ def test_a_table_that_can_be_read_only_once_gets_no_steps():
         MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1, fit_intercept=False).fit(
             iter([x]), iter([y])
         )
-    with pytest.raises(TypeError, match="groups"):
-        MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, refine=1, fit_intercept=False).fit(
-            blocks, None, owners(len(x)), 3
-        )
+
+
+def test_people_with_several_rows_get_the_same_steps_from_any_kind_of_table(tmp_path):
+    x, y = table()
+    ids = owners(len(x))
+    frame = pd.DataFrame(np.column_stack([x, y]), columns=["a", "b", "c", "d", "e", "f"][: x.shape[1] + y.shape[1]])
+    names = list(frame.columns)
+    frame.assign(id=ids).to_csv(tmp_path / "table.csv", index=False)
+    columns = io.Columns(names[: x.shape[1]], names[x.shape[1] :])
+    one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0)
+    known = one.fit(x, y, ids, 3)
+    assert known.n_steps_ > 0
+    coef = known.coef_
+    tables = [
+        (columns.encode(frame), None),
+        (columns.encode(tmp_path / "table.csv"), None),
+        ([(x[:10], y[:10]), (x[10:], y[10:])], None),
+        (iter([x]), iter([y])),
+    ]
+    for given in tables:
+        np.testing.assert_array_equal(one.fit(*given, ids, 3).coef_, coef)
+    of_file = one.fit(*tables[1], io.RowOwners(tmp_path / "table.csv", "id"), 3)
+    np.testing.assert_array_equal(of_file.coef_, coef)
+
 
 
 def test_sums_have_no_steps():

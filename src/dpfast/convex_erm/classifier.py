@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of, held
+from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
 from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effects
 from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
 from dpfast.convex_erm.plan import (
@@ -728,7 +728,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return io.open_table(X, self._outcomes(_column_of_labels(y), self._declared_classes()).T)
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
-        table = held(table)
+        table = table.held()
         n_rows = table.count_rows()
         if self._descends(privacy, table.n_features, n_rows):
             return self._descending(privacy, People(table, n_threads=self.n_threads))

@@ -268,11 +268,11 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
             io.check_aligned(X=X, y=y, groups=groups)
             # Ids of a file are read once, as rows that are held in memory are.
             groups = np.asarray(groups) if isinstance(groups, io.RowOwners) else groups
-            return self._descending(privacy, People(held(self._opened(X, y)), groups, max_rows, self.n_threads))
+            return self._descending(privacy, People(self._opened(X, y).held(), groups, max_rows, self.n_threads))
         table, (part, rest) = self._opened(X, y), self._split(privacy)
         if part is None:
             return self._summed(rest, table)
-        table = held(table)
+        table = table.held()
         summed, n_rows = self._summed(rest, table), public_rows(table.count_rows(), self.adjacency)
         sandwich = Sandwich(
             part,
@@ -365,11 +365,6 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         check.nonnegative("ridge_", self.ridge_)
         if self.inference:
             self._check_errors()
-
-
-def held(table: io.Table) -> io.Table:
-    """Return a table that can be read again: partitions where they are, other rows in memory."""
-    return table if table.partitions is not None else io.open_table(*table.whole())
 
 
 def column_of(y: Any) -> NDArray[Any]:

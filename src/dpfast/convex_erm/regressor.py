@@ -15,7 +15,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import Asked, PerturbedObjective, held
+from dpfast.convex_erm.estimator import Asked, PerturbedObjective
 from dpfast.convex_erm.mechanism import Linear
 from dpfast.convex_erm.plan import (
     R2,
@@ -325,7 +325,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         if not self._descends:
             return super()._summed(privacy, table)
-        return self._descending(privacy, People(held(table), n_threads=self.n_threads))
+        return self._descending(privacy, People(table.held(), n_threads=self.n_threads))
 
     def _descending(self, privacy: Privacy, people: People) -> Summed:
         table = people.table

@@ -177,6 +177,10 @@ class Table:
             raise ValueError("Y is needed: outcomes, or labels, of every row")
         return x, y
 
+    def held(self) -> Table:
+        """Return a table that can be read again: parts where they are, other rows in memory."""
+        return self if self.partitions is not None or self.arrays is not None else open_table(*self.whole())
+
     def count_rows(self) -> int:
         """Count the rows: the data owner's number, unless it is public."""
         if self.arrays is not None:

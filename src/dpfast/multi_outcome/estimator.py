@@ -101,8 +101,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         an engine or through `dpfast.io.Columns`. With an intercept, few people get six steps and no X'X, so that limits
         are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are none if `delta` is
         0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no steps. There are
-        none either if the table cannot be read again. Such tables are iterators and, if people own several rows, also
-        files, streams and frames not held as one array.
+        none either if the table is an iterator, which cannot be read again. Rows of people who own several are held in
+        memory for the steps, also those of files and `Columns`.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         The choice "gaussian" releases X'X once for all outcomes. The choice "projection" further moves the noisy X'Y to
         the nearest matrix of rows within `bound_x` with the public labels Y. This lowers the error if outcomes are
@@ -386,9 +386,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if estimator.n_subsample is not None:
             of_all = estimator._route(n_features, n_outcomes, privacy)
         shape, bound_y = (n_features, n_outcomes), estimator._outcomes(n_outcomes).bound
-        steps = estimator.refine if estimator.refine != "auto" else None
-        if estimator._is_of_paper or (steps is None and privacy.delta == 0.0):
-            steps = 0
+        steps = estimator._steps(privacy)
         if steps != 0:
             mechanism = estimator._in_stages(shape, privacy, steps, max_rows, descent.MOST_STEPS)
             return planned_in_stages(mechanism, n, target, spread, score)
@@ -613,11 +611,17 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             return self._given(privacy, X.gram)
         io.check_aligned(X=X, Y=Y, groups=groups)
         needs_arrays = (self.n_subsample, self.block_bounds) != (None, None) or self.mechanism == "projection"
-        needs_arrays |= groups is not None and self.refine != 0
-        table = open_with_outcomes(type(self).__name__, X, Y, may_copy=needs_arrays)
+        steps = self._steps(privacy)
+        holds = groups is not None and (steps != 0 or self.block_bounds is not None)
+        table = open_with_outcomes(type(self).__name__, X, Y, may_copy=needs_arrays or holds)
         if self.n_subsample is not None:
             return self._sampled(privacy, table)
-        steps = self._steps(privacy, table, groups)
+        if holds:
+            table = table.held()
+        if table.is_read_once and steps != 0:
+            if steps is not None:
+                raise ValueError("refine must be 0 or 'auto' where X or Y can be read only once: every step reads them")
+            steps = 0
         if steps != 0:
             return self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads))
         route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
@@ -642,17 +646,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise ValueError("X has no rows: at least one is needed")
         return Public(n_rows, self._public_labels(table) if self.mechanism == "projection" else None)
 
-    def _steps(self, privacy: Privacy, table: io.Table, groups: object) -> int | None:
-        """Return how many residual steps were requested, 0 where none can be, and None for as many as are best."""
-        steps_over_people = table.arrays is not None or table.partitions is not None
+    def _steps(self, privacy: Privacy) -> int | None:
+        """Return how many residual steps are requested, 0 where none can be, and None for as many as are best."""
         if self.refine != "auto":
-            if self.refine > 0 and table.is_read_once:
-                raise ValueError("refine must be 0 or 'auto' where X or Y can be read only once: every step reads them")
-            if self.refine > 0 and groups is not None and not steps_over_people:
-                raise TypeError("X and Y must be arrays, .npy files or frames with groups and refine above 0")
             return self.refine
-        cannot = self._is_of_paper or table.is_read_once or (groups is not None and not steps_over_people)
-        return 0 if cannot or privacy.delta == 0.0 else None
+        return 0 if self._is_of_paper or privacy.delta == 0.0 else None
 
     @property
     def _has_intercept(self) -> bool:

@@ -230,7 +230,7 @@ def _of_part(
     groups: Any,
 ) -> Any:
     if table.is_read_once or table.is_unordered:
-        table = io.open_table(*table.whole())
+        table = table.held()
     return statistic(PursuedRows.of(table, *maps, n_threads, groups, max_rows))
 
 

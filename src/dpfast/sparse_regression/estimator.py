@@ -456,7 +456,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         table = open_with_outcome(type(self).__name__, X, y, or_more=True)
         self._check_features(table.n_features)
         if table.is_read_once or table.is_unordered:
-            table = io.open_table(*table.whole())
+            table = table.held()
         row_map = RowMap(np.full(1, -1.0), np.ones(1)) if self.bound_x is None else RowMap(bound=float(self.bound_x))
         bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
         rows: PursuedRows | PursuedParts
