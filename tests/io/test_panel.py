@@ -110,12 +110,39 @@ def test_text_that_says_dates_or_numbers_is_refused_where_letters_would_put_it_i
         ["Nov", "Dec", "Jan"],
         ["2023.9", "2023.10", "2023.11"],
         ["01/12/2023", "15/01/2024", "31/01/2024"],
-        ["washout", "dose", "late"],
+        ["t-2", "t-1", "t0"],
+        ["y-3", "y-2", "y-1"],
         ["1.5", "1.75", "2.0"],
     ],
 )
 def test_columns_of_text_that_are_in_order_are_taken_whatever_their_letters_are(times):
     assert list(open_panel(pd.DataFrame(np.ones((4, 3)), columns=times), 2).periods) == times
+
+
+UNDECLARED = {
+    "numbers, and a name": [*range(2001, 2006), "age"],
+    "years, and a name": [*map(str, range(2001, 2006)), "Muster"],
+    "a name first": ["Muster", *map(str, range(2001, 2006))],
+    "names": ["Anna", "Berta", "Carla"],
+    "two series": ["sales 1", "sales 2", "price 1", "price 2"],
+}
+
+
+@pytest.mark.parametrize("case", UNDECLARED)
+def test_a_column_that_is_no_period_is_refused_without_its_name(case):
+    frame = pd.DataFrame(np.ones((4, len(UNDECLARED[case]))), columns=UNDECLARED[case])
+    for panel, orientation in ((frame, "units_by_periods"), (frame.T, "periods_by_units")):
+        with pytest.raises(ValueError, match="of periods alone") as raised:
+            open_panel(panel, 2, orientation=orientation)
+        assert not any(name in str(raised.value) for name in ("age", "Muster", "Anna", "sales", "2001"))
+
+
+def test_any_text_is_a_period_in_a_category_declared_to_be_ordered():
+    times = ["washout", "dose", "late"]
+    frame = pd.DataFrame(np.ones((4, 3)), columns=pd.CategoricalIndex(times, categories=times, ordered=True))
+    assert list(open_panel(frame, "late").periods) == times
+    with pytest.raises(ValueError, match="in order"):
+        open_panel(frame[["late", "dose", "washout"]], 2)
 
 
 @pytest.mark.parametrize("times", [["2023-11", "2023-12", "2024-01"], ["08", "09", "10"], ["1.25", "1.5", "2.0"]])
@@ -311,6 +338,7 @@ MONTHS = pd.date_range("1992-01", periods=30, freq="MS")
         (pd.Timestamp("1994-01-01"), MONTHS, 24),
         (np.datetime64("1994-01-01"), MONTHS, 24),
         ("c", pd.Index(list("abcd")), 2),
+        (1990, pd.Index(["1988", "1989", "1990", "1991"]), 2),
         # A number of periods, though it is a label too: of the fourth.
         (3, pd.Index([0, 1, 2, 3, 4]), 3),
         (30, pd.Index([10, 20, 30]), 2),

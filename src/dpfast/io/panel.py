@@ -333,11 +333,14 @@ def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "do
     """Return the number of periods before the intervention, from itself or the label of the first period after it.
 
     A whole number in the possible range is that number, whatever labels there are. Anything else is looked up among the
-    labels, a pandas Index, if there are any. Text may stand for a date, as a year for its first period.
+    labels, a pandas Index, if there are any. Text may stand for a date, as a year for its first period; and a number
+    for text that is it, as all labels of files are.
     """
     counts = isinstance(n_pre, int | np.integer) and 1 <= n_pre < n_periods
     if periods is None or n_periods < 2 or counts or isinstance(n_pre, bool | np.bool_):
         return check_n_pre(n_pre, n_periods, name)
+    if isinstance(n_pre, int | np.integer) and periods.inferred_type == "string":
+        n_pre = str(n_pre)
     try:
         place = periods.get_loc(n_pre) if isinstance(n_pre, Hashable) and not isinstance(n_pre, slice) else None
     except Exception:  # pandas has several of its own, such as InvalidIndexError
@@ -347,7 +350,7 @@ def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "do
         return int(number)
     raise ValueError(
         f"n_pre must be a number of periods, at least 1 and below the {n_periods} of {name}, or the label of the first "
-        f"period after the intervention, from {periods[1]} to {periods[-1]}: got {n_pre!r}"
+        f"period after the intervention (of the second, or a later one): got {n_pre!r}"
     )
 
 
@@ -380,8 +383,10 @@ def _read_frame(frame: Any, name: str, turned: bool, predictors: Sequence[str] =
         values, periods = np.take(values, places + rest, axis=int(not turned)), periods[rest].infer_objects()
     if not periods.is_unique:
         raise ValueError(f"{name} must have each period once: a label of its {_AXIS[turned]} occurs more than once")
-    is_text = all(isinstance(label, str) for label in periods)
-    if not (_is_in_time(periods.tolist()) if is_text else periods.is_monotonic_increasing):
+    is_ordered = getattr(periods, "ordered", False)
+    _check_periods(periods.tolist(), name, turned, is_ordered=is_ordered)
+    is_text = any(isinstance(label, str) for label in periods)
+    if (is_ordered or not is_text) and not periods.is_monotonic_increasing:
         raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
     return values, periods
 
@@ -396,13 +401,31 @@ def _read_stream(table: Any, name: str, turned: bool, predictors: Sequence[str] 
     periods = [stream.schema.names[place] for place in rest]
     if len(set(periods)) < len(periods):
         raise ValueError(f"{name} must have each period once: a label of its columns occurs more than once")
-    if not _is_in_time(periods):
-        raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
+    _check_periods(periods, name, turned)
     values = values[:, places + rest] if predictors else values
     return values, optional("pandas", "a panel with labels").Index(periods)
 
 
+def _check_periods(labels: list[Any], name: str, turned: bool, *, is_ordered: bool = False) -> None:
+    """Refuse text as labels of periods if it is not all of one kind or an ordered category, or not in order.
+
+    A column, such as an age or an id, is no period for being there. No message names one: it may be a person's.
+    """
+    if not any(isinstance(label, str) for label in labels):
+        return
+    in_time = _is_in_time(labels) if all(isinstance(label, str) for label in labels) else None
+    if in_time is None and not is_ordered:
+        raise ValueError(_UNKNOWN.format(name, _AXIS[turned]))
+    if in_time is False:
+        raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
+
+
 _AXIS = {False: "columns", True: "rows"}
+_UNKNOWN = (
+    "{0} must have {1} of periods alone, labelled by numbers, dates, names of months, text that differs in its numbers "
+    "only ('week 1', 'week 2'), or an ordered category: leave out other {1}, or name them in predictors (or say in "
+    "orientation that the other axis holds periods)"
+)
 _UNORDERED = (
     "{} must have its periods in order: sort its {} first, by the dates or numbers that text says (or say in "
     "orientation that the other axis holds periods)"
@@ -432,7 +455,8 @@ def _periods_of(column: Any, name: str) -> Any:
             labels = labels.sort_values()
         except TypeError:
             raise TypeError(f"the treated unit has times in column {name!r} that cannot be put in order") from None
-        if not _is_in_time(labels.tolist()):
+        # None is of text without an order of its own: the column is declared to hold times.
+        if _is_in_time(labels.tolist()) is False:
             raise ValueError(
                 f"times in column {name!r} are text, whose order of letters is not that of the dates or numbers in it: "
                 "make dates (pandas.to_datetime), numbers or an ordered category of them first"
@@ -453,15 +477,15 @@ _YEAR = """
 _MONTHS = {name[:letters]: number for number, name in enumerate(_YEAR.split()) for letters in (3, 4, len(name))}
 
 
-def _is_in_time(labels: list[Any]) -> bool:
-    """Whether labels of periods are in the order of their dates or numbers; true for text without either."""
+def _is_in_time(labels: list[Any]) -> bool | None:
+    """Whether labels of periods are in the order of their dates or numbers; None for text that does not say."""
     if not labels or not all(isinstance(label, str) for label in labels):
         return True
     if not any(re.search(r"[0-9]", label) for label in labels):
         # No dates without a number, but perhaps months, of at most a year.
         names = [label.casefold().rstrip(".") for label in labels]
         if not all(name in _MONTHS for name in names):
-            return True
+            return None
         return sum((_MONTHS[after] - _MONTHS[name]) % 12 for name, after in pairwise(names)) < 12
     whole = [tuple(map(int, re.findall(r"[0-9]{1,18}", label))) for label in labels]
     if all(re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", label) for label in labels):
@@ -473,8 +497,13 @@ def _is_in_time(labels: list[Any]) -> bool:
         dates = to_datetime(labels, errors="coerce", format="mixed", utc=True)
     if not dates.isna().any():
         return bool(dates.is_monotonic_increasing)
-    if len({re.sub(r"[0-9]+", "", label) for label in labels}) > 1:
+    signed = [re.fullmatch(r"([^0-9]*?)([+-]?[0-9]{1,18})", label) for label in labels]
+    relative = [(one[1], int(one[2])) for one in signed if one is not None]
+    if len(relative) == len(labels) and len({prefix for prefix, _ in relative}) == 1 and relative == sorted(relative):
+        # "t-2", "t-1", "t0".
         return True
+    if len({re.sub(r"[0-9]+", "", label) for label in labels}) > 1:
+        return None
     # The year may come last, as in "Q1 2023".
     return whole == sorted(whole) or whole == sorted(whole, key=lambda parts: parts[::-1])
 

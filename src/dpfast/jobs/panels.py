@@ -100,7 +100,10 @@ class Panel:
         batches = self.columns.batches(self.files, progress)
         names = self.columns.numbers
         blocks = [np.column_stack([batch.numbers(name) for name in names]) for batch in batches]
-        labels = [*(self.predictors or {}), *self.labels]
+        labels: Any = [*(self.predictors or {}), *self.labels]
+        if all(isinstance(label, str) for label in labels):
+            # Declared, so that any text is a period.
+            labels = pandas.CategoricalIndex(labels, categories=labels, ordered=True)
         return pandas.DataFrame(np.concatenate([np.empty((0, len(names))), *blocks]), columns=labels)
 
     def rows(self, progress: Progress | None) -> Any:

@@ -260,8 +260,9 @@ class SyntheticControl(Placebos, PrivateEstimator):
         ----------
         donors : array or table of shape (n_donors, n_periods), or Partitions
             Outcomes: a row a donor, a column a period; a DataFrame, or an object with the Arrow C stream (of Polars,
-            DuckDB, pyarrow). The columns of a table label the periods and are public; labels of rows are the donors'
-            own and are not looked at. Of `dpfast.io.Partitions`, which "cross_section" takes, periods are numbered.
+            DuckDB, pyarrow). The columns of a table label the periods and are public: numbers, dates, months, text that
+            differs in its numbers only, or an ordered category. Labels of rows are the donors' own and are not looked
+            at. Of `dpfast.io.Partitions`, which "cross_section" takes, periods are numbered.
         n_pre : int or label
             Number of periods before the intervention. A whole number is read as this count if it leaves a period on
             either side. Anything else, such as a year or a date, is the label of the first period after it.
