@@ -449,6 +449,8 @@ def test_a_column_says_who_was_truncated():
     for table in (frame, pyarrow.table(FLAGS)):
         walks = Trajectories.from_frame(table, 2, **FLAG_COLUMNS)
         assert walks.truncated.tolist() == [True, False, True]
+        of_all = Trajectories.from_frame(table, 2, **(FLAG_COLUMNS | {"truncated": True}))
+        assert of_all.truncated.tolist() == [True, True, True]
     ordered = frame.sort_values("who", kind="stable")
     blocks = list(Trajectories.iter_sorted(ordered, 2, block_steps=1, **FLAG_COLUMNS))
     assert np.concatenate([block.truncated for block in blocks]).tolist() == [False, True, True]
@@ -487,6 +489,8 @@ def test_episodes_of_minari_and_gymnasium_say_who_was_truncated():
     ended, cut = ({"terminations": [False, flag], "truncations": [False, not flag]} for flag in (True, False))
     episodes = [types.SimpleNamespace(observations=[0, 1, 1], rewards=[0.0, 1.0], **flags) for flags in (ended, cut)]
     assert Trajectories.from_minari(episodes, states=range(2)).truncated.tolist() == [False, True]
+    assert Trajectories.from_episodes(episodes, 2).truncated.tolist() == [False, True]
+    assert Trajectories.from_episodes(episodes, 2, truncated=False).truncated.tolist() == [False, False]
     with pytest.raises(ValueError, match="episodes must all have terminations, or none of them"):
         Trajectories.from_minari([episodes[0], Episode([0, 1], [0.0])], states=range(2))
     with gymnasium.make("FrozenLake-v1") as lake:

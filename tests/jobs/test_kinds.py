@@ -245,6 +245,24 @@ def test_trajectories(form, tmp_path):
     assert Job.read(tmp_path / "job.toml").data.states == (states if form != "numbered" else [0, 1, 2])
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet", "sorted"])
+@pytest.mark.parametrize("declared", ["cut", False])
+def test_trajectories_with_flags(form, declared, tmp_path):
+    table = table_of("policy_evaluation", 60)
+    table["cut"] = (table["patient"] % 3 == 0) & (table["step"] == 2)
+    changes = [SEED, QUIET, ("# truncated = false", f"truncated = {json.dumps(declared)}")]
+    changes.append(("horizon = 20", "# horizon = 20"))
+    if form != "csv":
+        table.to_parquet(tmp_path / "table.parquet")
+        changes.append(("table.csv", "table.parquet"))
+    if form == "sorted":
+        changes.append(("# sorted = false", "sorted = true"))
+    model = fitted(write_job(tmp_path, "policy_evaluation", *changes, table=table))
+    names = {"trajectory": "patient", "state": "state", "reward": "reward", "step": "step", "truncated": declared}
+    walks = Trajectories.from_frame(table, **names, states=["well", "ill", "home"])
+    same(model, PolicyEvaluation(**BUDGET, gamma=0.9, reward_range=(0.0, 1.0)).fit(walks), "value_")
+
+
 def test_sorted_trajectories_are_read_again_for_a_range_that_is_to_be_found(tmp_path):
     table = table_of("policy_evaluation", 60)
     table.to_parquet(tmp_path / "table.parquet")

@@ -381,8 +381,41 @@ def test_the_number_of_trajectories_is_not_looked_at_where_it_is_private():
         warnings.simplefilter("always")
         model = estimator("sufficient_statistics", 0.05, adjacency="add_remove").fit(WALKS[:3])
     assert model.privacy_spent_.adjacency == "add_remove"
-    # Only what was released is spoken of.
-    assert [str(one.message).partition(" at ")[0] for one in caught] == ["as released"]
+    # Only what was released is spoken of, and what was not declared.
+    assert [str(one.message)[:11] for one in caught] == ["every traje", "as released"]
+
+
+def test_undeclared_ends_are_spoken_of_before_anything_is_spent_and_once():
+    ledger = Ledger(Privacy(1.0, 1e-5))
+    plain = {"gamma": 0.9, "return_range": (0, 1)}
+    episodes = [[(0, 0.0), (1, 1.0)]] * 400
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="every trajectory is taken")
+        with pytest.raises(UtilityWarning, match="declare truncated"):
+            PolicyEvaluation(1.0, 1e-6, ledger=ledger, **plain).fit(episodes, states=2)
+        assert ledger.spent.epsilon == 0.0
+        for declared in (False, True, [False, True] * 200):
+            PolicyEvaluation(1.0, 1e-6, **plain).fit(episodes, states=2, truncated=declared)
+        PolicyEvaluation(1.0, 1e-6, horizon=2, **plain).fit(episodes, states=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PolicyEvaluation(1.0, 1e-6, **plain).fit(episodes, states=2)
+    assert sum("every trajectory" in str(one.message) for one in caught) == 1
+
+
+def test_flags_of_listed_episodes_are_those_of_trajectories():
+    episodes = [[(0, 0.5), (1, 1.0)], [(1, 0.0)]] * 300
+    flags = [True, False] * 300
+    model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 10), random_state=0)
+    flagged = Trajectories.from_episodes(episodes, 2, truncated=flags)
+    assert flagged.truncated.tolist() == flags
+    expected = model.fit(flagged).value_
+    np.testing.assert_array_equal(model.fit(episodes, states=2, truncated=flags).value_, expected)
+    for given in ({"truncated": flags}, {"states": 2, "truncated": flags}):
+        with pytest.raises(ValueError, match=r"truncated goes with|states go with"):
+            model.fit(flagged, **given)
+    with pytest.raises(ValueError, match="truncated must have one entry a trajectory"):
+        model.fit(episodes, states=2, truncated=flags[1:])
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])

@@ -436,7 +436,6 @@ def test_people_with_several_rows_get_the_same_steps_from_any_kind_of_table(tmp_
     np.testing.assert_array_equal(of_file.coef_, coef)
 
 
-
 def test_sums_have_no_steps():
     x, y = table()
     sums = statistics.gram(x, y, bound_x=2.0, bound_y=BOUND_Y)

@@ -43,10 +43,10 @@ class Trajectories:
         Number of states, below 2**31. Public: declared, not counted.
     encoder : StateEncoder, optional
         What the integers stand for.
-    truncated : array_like of bool (n_trajectories,), optional
-        Whether each trajectory went on after its last step, and only its record ends there; the others ended by
-        themselves, and would have collected nothing more: Gymnasium's flag. Default: it is not known. That this is said
-        is public. Copied.
+    truncated : bool or array_like of bool (n_trajectories,), optional
+        Whether each trajectory, or every one, went on after its last step, and only its record ends there; the others
+        ended by themselves, and would have collected nothing more: Gymnasium's flag. Default: it is not known. That
+        this is said is public. Copied.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Trajectories:
         n_states: int,
         *,
         encoder: StateEncoder | None = None,
-        truncated: ArrayLike | None = None,
+        truncated: bool | ArrayLike | None = None,
     ) -> None:
         number = check.positive_integer("n_states", n_states)
         if number > _MOST_STATES:
@@ -120,6 +120,7 @@ class Trajectories:
         n_states: int | None = None,
         *,
         states: Iterable[Hashable] | None = None,
+        truncated: bool | ArrayLike | None = None,
     ) -> Trajectories:
         """Build from lists of steps.
 
@@ -131,6 +132,8 @@ class Trajectories:
             States are the integers from 0 to ``n_states - 1``. Either this or `states` is needed.
         states : iterable of hashable, optional
             All states there are: see `StateEncoder`.
+        truncated : bool or array_like of bool, optional
+            As for the class, in the order of the episodes. Default: the flags of Minari's, if they have any.
 
         Raises
         ------
@@ -145,7 +148,9 @@ class Trajectories:
         array([1, 0])
         """
         number, encoder = declared_states(n_states, states)
-        return cls(*sources.from_episodes(episodes, encoder)[:3], number, encoder=encoder)
+        flat = sources.from_episodes(episodes, encoder)
+        said = flat.truncated if truncated is None else truncated
+        return cls(*flat[:3], number, encoder=encoder, truncated=said)
 
     @classmethod
     @quiet
@@ -158,7 +163,7 @@ class Trajectories:
         state: str,
         reward: str,
         step: str | None = None,
-        truncated: str | None = None,
+        truncated: str | bool | None = None,
         states: Iterable[Hashable] | None = None,
     ) -> Trajectories:
         """Build from a long table with one row a step.
@@ -175,8 +180,9 @@ class Trajectories:
         step : str, optional
             Column of numbers or times by which the rows of a trajectory are sorted, no two alike. Default: the order of
             rows, which a query, of DuckDB or a LazyFrame, has not.
-        truncated : str, optional
+        truncated : str or bool, optional
             Column of booleans: a trajectory that has it true in any row went on after its last one, as for the class.
+            Or one flag for all.
 
         Returns
         -------
@@ -189,9 +195,9 @@ class Trajectories:
             As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
         """
         number, encoder = declared_states(n_states, states)
-        names = sources.Names.of(trajectory, state, reward, step, truncated)
-        flat = sources.from_table(frame, names, encoder)
-        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
+        column, of_all = _column_or_flag(truncated)
+        flat = sources.from_table(frame, sources.Names.of(trajectory, state, reward, step, column), encoder)
+        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated if of_all is None else of_all)
 
     @classmethod
     def iter_sorted(
@@ -203,7 +209,7 @@ class Trajectories:
         state: str,
         reward: str,
         step: str | None = None,
-        truncated: str | None = None,
+        truncated: str | bool | None = None,
         states: Iterable[Hashable] | None = None,
         block_steps: int = 1 << 20,
     ) -> Iterator[Trajectories]:
@@ -228,10 +234,12 @@ class Trajectories:
             As `from_frame`, or if rows are not sorted, or pyarrow is not installed.
         """
         number, encoder = declared_states(n_states, states)
-        names = sources.Names.of(trajectory, state, reward, step, truncated)
+        column, of_all = _column_or_flag(truncated)
+        names = sources.Names.of(trajectory, state, reward, step, column)
         least = check.positive_integer("block_steps", block_steps)
         for block in sources.iter_sorted(frame, names, encoder, least):
-            yield cls(*block[:3], number, encoder=encoder, truncated=block.truncated)
+            said = block.truncated if of_all is None else of_all
+            yield cls(*block[:3], number, encoder=encoder, truncated=said)
 
     @classmethod
     def iter_parquet(
@@ -346,7 +354,12 @@ class Trajectories:
         return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod
-    def of(cls, given: Any, states: int | Iterable[Hashable] | None = None) -> Any:
+    def of(
+        cls,
+        given: Any,
+        states: int | Iterable[Hashable] | None = None,
+        truncated: bool | ArrayLike | None = None,
+    ) -> Any:
         """Build from episodes in the form that they have, if their states are known; anything else stays as it is.
 
         Parameters
@@ -355,11 +368,13 @@ class Trajectories:
             What has Minari's form is read by `from_minari`. Other episodes need `states`.
         states : int or iterable of hashable, optional
             All states, or how many there are: 0, 1, and so on. A dataset of Minari declares them by its space.
+        truncated : bool or array_like of bool, optional
+            As for `from_episodes`; Minari's have flags of their own.
 
         Raises
         ------
         ValueError, TypeError
-            As `from_minari` and `from_episodes`, or if Trajectories are given with `states`.
+            As `from_minari` and `from_episodes`, or if Trajectories are given with `states` or `truncated`.
 
         Examples
         --------
@@ -372,6 +387,10 @@ class Trajectories:
             if states is None or isinstance(states, Iterable)
             else range(check.positive_integer("states", states))
         )
+        if truncated is not None and (states is None or hasattr(given, "iterate_episodes")):
+            raise ValueError(
+                "truncated goes with lists of episodes and their states: Trajectories, and Minari's, have flags already"
+            )
         if hasattr(given, "iterate_episodes"):
             return cls.from_minari(given, states=listed)
         if states is None:
@@ -381,9 +400,9 @@ class Trajectories:
                 f"states go with lists of episodes and with Minari's: a {type(given).__name__} has its own"
             )
         episodes = list(given)
-        if episodes and sources.is_episode(episodes[0]):
+        if episodes and sources.is_episode(episodes[0]) and truncated is None:
             return cls.from_minari(episodes, states=listed)
-        return cls.from_episodes(episodes, states=listed)
+        return cls.from_episodes(episodes, states=listed, truncated=truncated)
 
     @classmethod
     def concatenate(cls, parts: Iterable[Trajectories]) -> Trajectories:
@@ -502,12 +521,19 @@ def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states
 
 
 @quiet
-def _flags(truncated: ArrayLike, n_trajectories: int) -> NDArray[np.bool_]:
-    """Return a copy of flags, one a trajectory."""
+def _flags(truncated: bool | ArrayLike, n_trajectories: int) -> NDArray[np.bool_]:
+    """Return a copy of flags, one a trajectory; or that of all, as often."""
+    if isinstance(truncated, bool):
+        return np.full(n_trajectories, truncated)
     flags = _vector("truncated", truncated, "b", "booleans, one a trajectory")
     if len(flags) != n_trajectories:
         raise ValueError("truncated must have one entry a trajectory")
     return np.array(flags, np.bool_, order="C")
+
+
+def _column_or_flag(truncated: str | bool | None) -> tuple[str | None, bool | None]:
+    """Return the column of flags, and the one flag of all: at most one of them is given."""
+    return (None, truncated) if isinstance(truncated, bool) else (truncated, None)
 
 
 def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:

@@ -91,10 +91,12 @@ def _flat(trajectories: Iterable[tuple[Iterable[int], Iterable[float]]]) -> Flat
 
 
 def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEncoder | None) -> Flat:
-    """Flatten lists of (state, reward) or (state, action, reward), or Minari's episodes."""
+    """Flatten lists of (state, reward) or (state, action, reward), or Minari's episodes, with their flags."""
+    cut: list[bool | None] = []
 
     def read(episode: Iterable[Sequence[Any]]) -> tuple[Iterable[int], list[float]]:
         values, rewards = [], []
+        cut.append(_is_truncated(episode) if is_episode(episode) else None)
         if is_episode(episode):
             rewards = _rewards(episode)
             values = [_named(seen) for seen in _first(cast(Any, episode).observations, len(rewards))]
@@ -106,7 +108,7 @@ def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEnc
             rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
         return _integers(values) if encoder is None else encoder.codes(values).tolist(), rewards
 
-    return _flat(map(read, episodes))
+    return _flagged(_flat(map(read, episodes)), cut)
 
 
 def _integers(values: list[Any]) -> list[int]:
@@ -395,8 +397,12 @@ def from_minari(episodes: Iterable[Any], encode: Encode) -> Flat:
         cut.append(_is_truncated(episode))
         return map(encode, _first(episode.observations, len(rewards))), rewards
 
-    flat = _flat(map(read, episodes))
-    # Whether there are flags is a matter of the form of episodes, as all have it or none.
+    return _flagged(_flat(map(read, episodes)), cut)
+
+
+def _flagged(flat: Flat, cut: list[bool | None]) -> Flat:
+    """Return trajectories with their flags, if they have any."""
+    # Whether there are is a matter of the form of episodes, as all have it or none.
     said = [flag for flag in cut if flag is not None]
     if 0 < len(said) < len(cut):
         raise ValueError("episodes must all have terminations, or none of them")

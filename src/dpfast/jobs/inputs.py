@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._optional import optional
-from dpfast.io import Category, Columns, Number, RowOwners
+from dpfast.io import Boolean, Category, Columns, Number, RowOwners
 from dpfast.io.columns import table_parts
 from dpfast.io.frames import MISSING, Batch
 from dpfast.io.sources import FORMATS, check_named_once, check_on_disk, file_format, table_files
@@ -80,17 +80,20 @@ class NamedColumns:
     numbers: tuple[str, ...]
     #: Of people: text or numbers.
     ids: tuple[str, ...] = ()
+    booleans: tuple[str, ...] = ()
 
     def check(self, files: list[Path]) -> None:
         """Refuse files that lack one, or hold another kind of values there; no rows are read."""
         # What texts there are is not declared: one level stands for all.
-        Columns([*(Category(name, ("text",)) for name in self.text), *map(Number, self.numbers)]).check(files)
+        texts = (Category(name, ("text",)) for name in self.text)
+        Columns([*texts, *map(Number, self.numbers), *map(Boolean, self.booleans)]).check(files)
         for name in self.ids:
             RowOwners(files, name).check()
 
     def batches(self, files: list[Path], progress: Callable[[int], object] | None) -> Iterator[Batch]:
         """Iterate over batches of rows."""
         kinds = dict.fromkeys((*self.text, *self.ids), "text") | dict.fromkeys(self.numbers, "number")
+        kinds |= dict.fromkeys(self.booleans, "boolean")
         for part in table_parts(files):
             n_read = 0
             for batch, share in part.read(kinds):

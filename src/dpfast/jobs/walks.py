@@ -39,6 +39,13 @@ _TRAJECTORIES = Table(
             LEFT_OUT,
             '["well", "ill", "home"]',
         ),
+        Key(
+            "truncated",
+            Either((BOOLEAN, TEXT)),
+            "Whether records were cut while people went on: the column of booleans that says of whom, in any of their "
+            "rows; or false if none was. Left out, it is not known: those with as many steps as the horizon were.",
+            LEFT_OUT,
+        ),
         Key("n_states", INTEGER, "In the place of states: they are the whole numbers from 0 to one less.", LEFT_OUT),
         Key(
             "sorted",
@@ -66,6 +73,8 @@ class Walks:
     order: str | None
     encoder: StateEncoder | None
     n_states: int
+    #: The column of flags, or that of all.
+    truncated: str | bool | None
 
     @property
     def states(self) -> list[Any]:
@@ -78,28 +87,39 @@ class Walks:
         numbers = (self.reward,) if self.order is None else (self.reward, self.order)
         is_text = self.encoder is not None and isinstance(self.encoder.states[0], str)
         return NamedColumns(
-            (self.state,) if is_text else (), numbers if is_text else (*numbers, self.state), (self.id,)
+            (self.state,) if is_text else (),
+            numbers if is_text else (*numbers, self.state),
+            (self.id,),
+            (self.truncated,) if isinstance(self.truncated, str) else (),
         )
 
     def read(self, progress: Progress | None) -> Trajectories:
         """Return all trajectories, held in memory."""
         numbers: dict[Hashable, int] = {}
         parts = [self._steps(batch, numbers) for batch in self.columns.batches(self.files, progress)]
-        parts.insert(0, (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)))
-        whose, states, rewards, steps = (np.concatenate(several) for several in zip(*parts, strict=True))
+        parts.insert(0, (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)))
+        whose, states, rewards, steps, cut = (np.concatenate(several) for several in zip(*parts, strict=True))
         if np.isnan(steps).any():
             raise ValueError(f"column {self.order!r} has missing entries")
+        if np.isnan(cut).any():
+            raise ValueError(f"column {self.truncated!r} has missing entries")
+        flags: Any = self.truncated
+        if isinstance(flags, str):
+            flags = np.bincount(whose, weights=cut, minlength=len(numbers)) > 0.0
         order = np.lexsort((steps, whose))
         whose, steps = whose[order], steps[order]
         if self.order is not None and np.any((whose[1:] == whose[:-1]) & (steps[1:] == steps[:-1])):
             raise ValueError(f"a trajectory has the same {self.order!r} twice")
         offsets = np.searchsorted(whose, np.arange(len(numbers) + 1))
-        return Trajectories(states[order], rewards[order], offsets, self.n_states, encoder=self.encoder)
+        known: dict[str, Any] = {"encoder": self.encoder, "truncated": flags}
+        return Trajectories(states[order], rewards[order], offsets, self.n_states, **known)
 
-    def _steps(self, batch: Batch, numbers: dict[Hashable, int]) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """Return for each row its owner, the state (-1 for an undeclared one), the reward and its place."""
+    def _steps(self, batch: Batch, numbers: dict[Hashable, int]) -> tuple[IntArray | FloatArray, ...]:
+        """Return for each row its owner, the state (-1 for an undeclared one), the reward, its place and its flag."""
+        whose = numbered_column(batch, self.id, numbers)
         steps = np.zeros(len(batch)) if self.order is None else batch.numbers(self.order)
-        return numbered_column(batch, self.id, numbers), self._codes(batch), batch.numbers(self.reward), steps
+        cut = batch.numbers(self.truncated) if isinstance(self.truncated, str) else np.zeros(len(batch))
+        return whose, self._codes(batch), batch.numbers(self.reward), steps, cut
 
     def _codes(self, batch: Batch) -> IntArray:
         if self.encoder is not None:
@@ -118,7 +138,11 @@ class Walks:
         listed = f"the whole numbers from 0 to {self.n_states - 1}"
         if self.encoder is not None:
             listed = ", ".join(map(str, self.encoder.states))
-        return [("a person", f"a trajectory: all rows of one {self.id!r}"), (f"states ({self.n_states})", listed)]
+        cut = "not known" if self.truncated is None else f"column {self.truncated!r}"
+        if isinstance(self.truncated, bool):
+            cut = "all" if self.truncated else "none"
+        facts = [("a person", f"a trajectory: all rows of one {self.id!r}"), (f"states ({self.n_states})", listed)]
+        return [*facts, ("truncated records", cut)]
 
 
 @dataclass(frozen=True)
@@ -137,7 +161,10 @@ class Blocks:
         if walks.sorted_files is None:
             return iter([self._held])
         names = {"trajectory": walks.id, "state": walks.state, "reward": walks.reward, "step": walks.order}
-        declared = {"n_states": walks.n_states} if walks.encoder is None else {"states": walks.encoder}
+        declared: dict[str, Any] = {"n_states": walks.n_states}
+        if walks.encoder is not None:
+            declared = {"states": walks.encoder}
+        declared["truncated"] = walks.truncated
         return Trajectories.iter_parquet(walks.sorted_files, **names, **declared)  # type: ignore[arg-type]
 
 
@@ -152,9 +179,10 @@ class WalksForm:
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Walks:
         """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
         given = sections["trajectories"]
-        names = [given[key] for key in ("id", "state", "reward", "order") if key in given]
+        keys = "id", "state", "reward", "order", "truncated"
+        names = [given[key] for key in keys if isinstance(given.get(key), str)]
         if len(set(names)) < len(names):
-            raise ValueError("[trajectories] id, state, reward and order must be different columns")
+            raise ValueError("[trajectories] id, state, reward, order and truncated must be different columns")
         n_states, encoder = _states(given)
         declared = Files.of(sections["input"], here)
         files = declared.found(sections["input"].get("format")) if look else []
@@ -169,6 +197,7 @@ class WalksForm:
             given.get("order"),
             encoder,
             n_states,
+            given.get("truncated"),
         )
         walks.columns.check(files)
         return walks

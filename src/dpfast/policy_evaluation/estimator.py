@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn_of_printed
+from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn, warn_of_printed
 from dpfast.estimator.plan import Plan, least
 from dpfast.io.summaries import Estimates
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
@@ -34,7 +34,7 @@ from dpfast.policy_evaluation.mechanism import (
 )
 from dpfast.policy_evaluation.private_range import CountedReturns, PrivateRange
 from dpfast.policy_evaluation.staged import StagedVisits
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, UtilityWarning
 from dpfast.releases.data_dependent import Constants, DataDependentGaussian
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.statistics import (
@@ -61,6 +61,11 @@ _SIZES = 1e-50, 1e50
 # Beyond, the supplement proves nothing.
 _LARGEST_PRINTED_EPSILON = 5.0
 _NO_LIMITS = "no limits: the size of the noise depends on private data, and is not released"
+_ENDED = (
+    "every trajectory is taken to have ended by itself, since neither horizon nor truncated is declared. If records "
+    "were cut, values lack what came after, and their limits do not allow for it: declare truncated, a flag for each "
+    "trajectory (or False for all, if none was cut)."
+)
 _NAMES = {"lsw": "DP-LSW", "lsl": "DP-LSL", "sufficient_statistics": "sums of visits and returns"}
 _NAMES_OF_CONSTANTS = {"sound": "", "paper": ", supplement's constants", "icml": ", conference's constants"}
 
@@ -172,7 +177,7 @@ class PolicyEvaluation(PrivateEstimator):
     >>> from dpfast import PolicyEvaluation
     >>> from dpfast.datasets.decision_processes import chain_trajectories, chain_values
     >>> from dpfast.statistics import Trajectories
-    >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0))
+    >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0), truncated=False)
     >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(walks)
     >>> bool(abs(model.value_ - chain_values(0.9, n_states=10)).max() < 0.02)
     True
@@ -205,7 +210,14 @@ class PolicyEvaluation(PrivateEstimator):
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Constants)
 
     @quiet
-    def fit(self, trajectories: Any, y: None = None, *, states: int | Iterable[Hashable] | None = None) -> Self:
+    def fit(
+        self,
+        trajectories: Any,
+        y: None = None,
+        *,
+        states: int | Iterable[Hashable] | None = None,
+        truncated: bool | ArrayLike | None = None,
+    ) -> Self:
         """Fit from trajectories, one a person.
 
         Parameters
@@ -219,6 +231,9 @@ class PolicyEvaluation(PrivateEstimator):
             Ignored; here for pipelines.
         states : int or iterable of hashable, optional
             Of episodes: all states, or how many there are (0, 1, ...). Public, and not read from the episodes.
+        truncated : bool or array_like of bool, optional
+            Of lists of steps: whether each episode went on after its last step, or one flag for all: see
+            `Trajectories`.
 
         Returns
         -------
@@ -233,14 +248,15 @@ class PolicyEvaluation(PrivateEstimator):
         Warns
         -----
         UtilityWarning
-            If the answer will be mostly noise however often each state is visited, by the public number of
-            trajectories. Also if released values show this: too few visits, values far beyond the range of returns,
-            people with returns beyond it, or truncated tails that could change values by much.
+            If neither a horizon nor `truncated` is declared for sums in stages: all trajectories are then taken to have
+            ended by themselves. If the answer will be mostly noise however often each state is visited, by the public
+            number of trajectories. Also if released values show this: too few visits, values far beyond the range of
+            returns, people with returns beyond it, or truncated tails that could change values by much.
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
-        if states is not None or hasattr(trajectories, "iterate_episodes"):
-            trajectories = io.Deferred(partial(Trajectories.of, trajectories, states))
+        if states is not None or truncated is not None or hasattr(trajectories, "iterate_episodes"):
+            trajectories = io.Deferred(partial(Trajectories.of, trajectories, states, truncated))
         return self._fit(self._checked(), trajectories)
 
     def predict(self, states: Any) -> FloatArray:
@@ -372,7 +388,7 @@ class PolicyEvaluation(PrivateEstimator):
         >>> from dpfast import PolicyEvaluation
         >>> from dpfast.datasets.decision_processes import chain_trajectories
         >>> from dpfast.statistics import Trajectories
-        >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0))
+        >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0), truncated=False)
         >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(walks)
         >>> model.plot(start=0, goal=9, unit="discounted reward").get_ylabel()
         'value (discounted reward)'
@@ -668,6 +684,8 @@ class PolicyEvaluation(PrivateEstimator):
         if not of_parts and not isinstance(trajectories, Trajectories):
             trajectories = _SameAgain(trajectories, m)
         mechanism = self._mechanism(public.problem, privacy, m, public.has_tails)
+        if not public.has_tails and self.horizon is None:
+            warn(_ENDED, UtilityWarning)
         if self.adjacency == "replace_one":
             expected = Expected(mechanism.expected_error(m, 1.0), m, "trajectories")
         return Summed(mechanism, trajectories, public, expected)
