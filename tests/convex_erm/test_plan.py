@@ -47,6 +47,16 @@ def test_a_planned_accuracy_is_the_one_that_comes(adjacency, n, loss):
     assert np.mean(found) == pytest.approx(plan.expected_score, abs=0.06)
 
 
+def test_a_plan_with_standard_errors_is_of_what_they_leave():
+    """The fit has what remains of the budget: so many more people are needed."""
+    options = BUDGET | SHORT | {"bound_y": 2.0, "loss": "huber"}
+    alone, beside = (ObjectivePerturbationRegressor.plan(1000, D, inference=paid, **options) for paid in (False, True))
+    assert beside.expected_error > 1.1 * alone.expected_error
+    assert beside.needed_n > 1.1 * alone.needed_n
+    assert "budget share of standard errors: 0.4" in str(beside)
+    assert "budget share" not in str(alone)
+
+
 @pytest.mark.parametrize("n", [1000, 5000])
 def test_the_planned_r2_of_counts_is_the_one_that_comes(n):
     rng, x, signal = rows(n)

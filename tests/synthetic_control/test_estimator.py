@@ -542,6 +542,24 @@ def test_the_plan_of_the_default_agrees_with_simulation(n, quiet):
     assert plan.expected_error / 1.8 < math.sqrt(errors / signals) < 1.8 * plan.expected_error
 
 
+@pytest.mark.parametrize("mechanism", ["cross_section", "output"])
+@pytest.mark.parametrize("n", [38, 100, 5000])
+def test_a_plan_warns_as_the_fit_does(n, mechanism):
+    donors, target, _ = panel(n=n)
+    options = {"epsilon": 1.0, "delta": 1e-6, "mechanism": mechanism}
+
+    def warned(call):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        return [str(one.message) for one in caught if str(one.message).startswith(f"with {n} donors")]
+
+    planned = warned(lambda: SyntheticControl.plan(n, 10, 13, **options))
+    assert [bool(planned)] == [bool(warned(lambda: SyntheticControl(**options).fit(donors, 10, target=target)))]
+    if mechanism == "cross_section":
+        assert bool(planned) == (n < 200)
+
+
 def test_plans_count_donors():
     public = {"epsilon": 1.0, "delta": 1e-6}
     plan = SyntheticControl.plan(1000, 10, 13, target=0.05, **public)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ from sklearn.utils.validation import column_or_1d
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.convex_erm.inference import CONSTANT, ErrorReports, WithErrors, attributes_of, split
+from dpfast.convex_erm.inference import CONSTANT, SHARE, ErrorReports, WithErrors, attributes_of, split
 from dpfast.convex_erm.mechanism import Labelled, Linear, Minimisers, names_of_minimisers
 from dpfast.convex_erm.plan import (
     planned,
@@ -208,7 +208,9 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         score = check.share("score", asked.score, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(asked.n, 0.0, asked.target, 1, {}, score=score, expected_score=score)
-        return estimator._plan(estimator._split(privacy)[1], asked)
+        part, rest = estimator._split(privacy)
+        plan = estimator._plan(rest, asked)
+        return plan if part is None else replace(plan, notes={**plan.notes, "budget share of standard errors": SHARE})
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
         """Plan for a finite epsilon."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -560,6 +561,11 @@ class SyntheticControl(Placebos, PrivateEstimator):
         Plan
             Expected error (from noise and from shrinkage) and the number of donors needed.
 
+        Warns
+        -----
+        UtilityWarning
+            If the expected error is 35% of the signal or more: a fit would warn of the same.
+
         Examples
         --------
         >>> from dpfast import SyntheticControl
@@ -586,9 +592,14 @@ class SyntheticControl(Placebos, PrivateEstimator):
                 public = _Public(n_predictors + n_pre, np.arange(n_periods), None, n, n_predictors)
                 return estimator._steps(privacy, public)
 
-            return planned_with_moments(steps, n, target, spread, variation)
-        own = np.full(n_pre, math.sqrt(spread))
-        return planned_with_weights(lambda count: estimator._algorithm(privacy, count, n_post, own), n, target, spread)
+            plan = planned_with_moments(steps, n, target, spread, variation)
+        else:
+            own = np.full(n_pre, math.sqrt(spread))
+            plan = planned_with_weights(
+                partial(estimator._algorithm, privacy, n_post=n_post, target=own), n, target, spread
+            )
+        estimator._warn_of_noise(plan.expected_error, f"{n} donors", privacy)
+        return plan
 
     @property
     def _is_gaussian(self) -> bool:
