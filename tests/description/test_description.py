@@ -9,7 +9,7 @@ import pytest
 
 import dpfast
 from dpfast import BudgetExceeded, Ledger, PaidFailure, Privacy, describe
-from dpfast.io import Boolean, Category, Columns, Number
+from dpfast.io import Boolean, Category, Columns, Number, RowOwners
 
 COLUMNS = {"age": (18, 90), "cost": (0, 10_000), "site": ["a", "b", "c"]}
 
@@ -213,3 +213,53 @@ def test_limits_of_the_number_of_rows_are_in_order_and_not_below_0():
         estimate, _, low, high = found.loc[("(table)", "rows")]
         assert 0.0 <= low <= max(estimate, high)
         assert estimate >= 0.0
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_limits_of_people_with_several_rows_hold(adjacency, target):
+    """Rows of a person are all alike: the most that sampling can vary."""
+    held = {}
+    for seed in range(40):
+        one = people(1_500, seed=seed if target == "population" else 0)
+        table, ids = pd.concat([one] * 3, ignore_index=True), np.tile(np.arange(1_500), 3)
+        order = np.random.default_rng(seed).permutation(4_500)
+        table, ids = table.iloc[order].reset_index(drop=True), ids[order]
+        options = {"groups": ids, "max_rows": 3, "adjacency": adjacency, "random_state": seed}
+        summary = describe(table, COLUMNS, 1.0, 1e-6, **options).summary(target=target)
+        exact = of_table(people(200_000, seed=99) if target == "population" else table)
+        exact[("(table)", "rows")] = 4_500
+        for key, value in exact.items():
+            row = summary.loc[key]
+            held.setdefault(key, []).append(row["low"] - 1e-3 <= value <= row["high"] + 1e-3)
+    # 95% limits of 40: fewer than 31 hold with probability 3e-5.
+    assert min(map(sum, held.values())) >= 31, held
+
+
+def test_people_with_several_rows_are_the_unit(tmp_path):
+    table = people(900)
+    table["who"] = np.arange(900) // 3
+    table.to_csv(tmp_path / "table.csv", index=False)
+    ledger = Ledger(Privacy(3.0, 1e-4), unit="person")
+    options = {"max_rows": 2, "ledger": ledger, "random_state": 0}
+    found = describe(table, COLUMNS, 1.0, 1e-6, groups=table["who"], **options)
+    assert found.releases_[0].unit == "person"
+    # The number of rows that count is private: a replaced person may have fewer.
+    assert "n" not in found.summary().attrs
+    assert found.summary().loc[("(table)", "rows"), "std_error"] > 1.0
+    of_file = tmp_path / "table.csv"
+    again = describe(of_file, COLUMNS, 1.0, 1e-6, groups=RowOwners(of_file, "who"), max_rows=2, random_state=0)
+    pd.testing.assert_frame_equal(again.summary(), found.summary())
+    spent = ledger.spent
+    for wrong, words in (
+        ({"groups": table["who"]}, "groups and max_rows go together"),
+        ({"max_rows": 2}, "groups and max_rows go together"),
+        ({"groups": table["who"][1:].to_numpy(), "max_rows": 2}, "groups must have one id a row"),
+        ({"groups": table["who"][::-1], "max_rows": 2}, "different indices"),
+        ({"groups": table["who"], "max_rows": 0}, "max_rows must"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            describe(table, COLUMNS, 1.0, 1e-6, ledger=ledger, **wrong)
+    with pytest.raises(ValueError, match="need a finite epsilon"):
+        describe(table, COLUMNS, math.inf, groups=table["who"], max_rows=2)
+    assert ledger.spent == spent

@@ -1,6 +1,7 @@
 """What one person moves in the counts and sums that describe a table, and the noise for it."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from attacks import CLAIM
 from neighbours import climb
 from scipy import stats
 
-from dpfast import Privacy
+from dpfast import Privacy, io
 from dpfast.description import attacks
 from dpfast.description.mechanism import Histogram, TableCounts, count_rows
 from dpfast.io import Boolean, Category, Number
@@ -66,6 +67,52 @@ def test_nobody_moves_the_counts_and_sums_further_than_the_noise_is_for_and_some
     least, most = summed((0.0, -9.0, "a", False, 3)), summed((99.0, math.inf, "b", True, 1))
     farthest = least - most if replaced else most
     assert (np.sum(farthest**2), np.abs(farthest).sum()) == (squared, absolute)
+
+
+MAX_ROWS = 3
+
+
+def summed_of_people(people):
+    """Sum the rows of several people, one after the other, of whom the first three rows count."""
+    rows, ids = [row for own in people for row in own], [number for number, own in enumerate(people) for _ in own]
+    return count_rows(HISTOGRAMS, [FrameBatch(frame(*rows))], io.people(ids, MAX_ROWS)).sums.to_float64()
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_a_person_with_several_rows_moves_them_as_often_and_no_further(adjacency):
+    squared, absolute = bounds(adjacency)
+    squared, absolute = squared * MAX_ROWS**2, absolute * MAX_ROWS
+    replaced = adjacency == "replace_one"
+    rng, other = np.random.default_rng(0), [(30.0, 1.0, "b", True, 3)]
+
+    def moved(one, two):
+        return summed_of_people([other, one]) - summed_of_people([other, two] if replaced else [other])
+
+    for _ in range(200):
+        sizes = rng.integers(1, MAX_ROWS + 3, size=2)
+        one, two = ([person(parameters) for parameters in 2.0 * rng.normal(size=(size, 5))] for size in sizes)
+        assert np.sum(moved(one, two) ** 2) <= squared
+        assert np.abs(moved(one, two)).sum() <= absolute
+    least, most = (0.0, -9.0, "a", False, 3), (99.0, math.inf, "b", True, 1)
+    farthest = moved([most] * 5, [least] * 4)
+    assert (np.sum(farthest**2), np.abs(farthest).sum()) == (squared, absolute)
+    noise = TableCounts.calibrate(Privacy(1.0, 1e-6, adjacency), HISTOGRAMS, MAX_ROWS).single
+    assert 0.99e-6 < gaussian_delta(noise.scale, 1.0, math.sqrt(squared)) <= 1e-6
+    pure = TableCounts.calibrate(Privacy(0.5, 0.0, adjacency), HISTOGRAMS, MAX_ROWS).single
+    assert absolute / 0.5 <= pure.scale < 1.0001 * absolute / 0.5
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2, 5)])
+def test_rows_that_count_are_the_first_of_each_person_however_batches_are_cut(cuts):
+    rows = [(20.0 + 10.0 * k, 0.3 * k, "ab"[k % 2], k % 2 == 0, 3) for k in range(6)]
+    table, ends = frame(*rows), [0, *cuts, len(rows)]
+    batches = [FrameBatch(table.iloc[start:stop]) for start, stop in pairwise(ends)]
+    counted = count_rows(HISTOGRAMS, batches, io.people([7, 3, 7, 7, 3, 7], 2))
+    assert counted.n_rows == 4
+    assert np.array_equal(counted.sums.to_float64(), summed(*(rows[place] for place in (0, 1, 2, 4))))
+    for ids in ([7] * 5, [7] * 7):
+        with pytest.raises(ValueError, match="groups must have one id a row: the table has another number of rows"):
+            count_rows(HISTOGRAMS, batches, io.people(ids, 2))
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

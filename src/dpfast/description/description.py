@@ -9,21 +9,23 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from dpfast import _arguments as check
-from dpfast import noise
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.completion import Waiting
+from dpfast.estimator.inputs import check_people
 from dpfast.io import Columns, Number
 from dpfast.io.columns import Column, column_of, parts_in_turn, wanted_of
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.release import guarantee_html, header_of, releases_html
-from dpfast.privacy import Adjacency, Privacy, gaussian_mu
+from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.solvers.fieller import NoisyRatio
 
@@ -95,6 +97,8 @@ class Description:
     _histograms: tuple[Histogram, ...] = field(compare=False)
     #: None where it is private.
     _n_rows: int | None
+    #: Most rows of a person; None where a person is a row.
+    _max_rows: int | None = None
 
     def summary(
         self,
@@ -113,7 +117,8 @@ class Description:
             Nominal coverage of the limits, each on its own.
         target : {"population", "table"}, default "population"
             The target of the limits. It is the law of the rows, with sampling as part of the error. Or it is the table
-            itself, clipped to its limits, with noise as the only error.
+            itself, clipped to its limits, with noise as the only error. Where people have several rows, the variance of
+            sampling is taken to be `max_rows` times that of independent rows, which is the most that it can be.
         quantiles : sequence of float, default (0.25, 0.5, 0.75)
             Which quantiles of numbers. Their estimates are interpolated within a bin; their limits are ends of bins.
 
@@ -222,7 +227,12 @@ class Description:
         counts = self._counts[place]
         people = float(counts @ bottom)
         noise_of = self._covariance(top, top), self._covariance(top, bottom), self._covariance(bottom, bottom)
-        return _Ratio(float(counts @ top), people, noise_of, (0.0, max(people, 1.0) * of_population))
+        return _Ratio(float(counts @ top), people, noise_of, (0.0, max(people, 1.0) * self._likeness * of_population))
+
+    @property
+    def _likeness(self) -> float:
+        """The largest variance of a sum of rows over that of independent ones: rows of a person may be all alike."""
+        return float(self._max_rows or 1)
 
     def _of_numbers(
         self, place: int, number: int, quantiles: Sequence[float], reach: float, of_population: bool
@@ -259,7 +269,7 @@ class Description:
         squares = float(counts @ weights) + math.sqrt(max(self._covariance(weights, weights), 0.0))
         spread = min(max(squares, 0.0) / max(people, 1.0) + 1.0 / (3.0 * (n_bins - 1) ** 2), 1.0)
         noise_of = self._variance / WEIGHT**2, 0.0, self._covariance(present, present)
-        sampling = max(people, 1.0) * spread if of_population else 0.0
+        sampling = max(people, 1.0) * spread * self._likeness if of_population else 0.0
         return _Ratio(float(self._sums[number]), people, noise_of, (sampling, 0.0), -1.0, 1.0)
 
     def _quantile(self, place: int, quantile: float, reach: float, of_population: bool) -> tuple[float, float]:
@@ -296,13 +306,16 @@ def describe(
     adjacency: Adjacency = "replace_one",
     crosstabs: Sequence[tuple[str, str]] = (),
     n_bins: int = 32,
+    groups: ArrayLike | None = None,
+    max_rows: int | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> Description:
     """Describe a table before it is modelled: rows, shares, crosstabs, means and quantiles, each with limits.
 
     Privacy: one release, of noisy counts of people by bin and of sums of numbers, is (epsilon, delta)-differentially
-    private under `adjacency`; it is paid for from the ledger, where one is given. A person is a row.
+    private under `adjacency`; it is paid for from the ledger, where one is given. A person is a row, or all rows of one
+    of the `groups`.
 
     Parameters
     ----------
@@ -317,11 +330,17 @@ def describe(
     epsilon, delta : float
         Its budget. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of rows is public; if not, it is estimated.
+        Whether the number of rows is public; if not, it is estimated. With `groups` it never is.
     crosstabs : sequence of pairs of str, optional
         Two categories each, whose pairs of levels are counted. One costs as much as one more column.
     n_bins : int, default 32
         Bins of a number's limits, for quantiles. More are finer, and have more noise between them.
+    groups : array of shape (n_rows,), optional
+        The owner of each row, if people may own several: the person is then the unit of privacy, and the noise
+        `max_rows` times as large. Rows are counted, not people. For a file, `dpfast.io.RowOwners` reads its column of
+        ids.
+    max_rows : int, optional
+        Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
     ledger : Ledger, optional
         The budget to pay from.
     random_state : int, optional
@@ -362,27 +381,32 @@ def describe(
     privacy = Privacy(epsilon, delta, adjacency)
     declared = columns if isinstance(columns, Columns) else Columns(_declared(columns))
     histograms = _histograms(declared, crosstabs, check.positive_integer("n_bins", n_bins))
-    exact = math.isinf(privacy.epsilon)
+    exact, has_several = math.isinf(privacy.epsilon), check_people(groups, max_rows)
+    if exact and has_several:
+        raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
+    unit: Unit = "person" if has_several else "row"
     mu = gaussian_mu(epsilon, delta) if privacy.delta > 0.0 and not exact else None
     seed = None if exact else random_state
-    with paying(ledger, privacy).reserving(privacy, random_state=seed, mu=mu) as reservation:
+    with paying(ledger, privacy).reserving(privacy, unit=unit, random_state=seed, mu=mu) as reservation:
         source = noise.resolve_source(seed, reservation)
-        mechanism = None if exact else TableCounts.calibrate(privacy, histograms)
-        counted = _counted(table, declared, histograms)
-        n_rows = counted.n_rows if adjacency == "replace_one" else None
+        mechanism = None if exact else TableCounts.calibrate(privacy, histograms, max_rows)
+        io.check_aligned(table=table, groups=groups)
+        whose = None if max_rows is None else io.people(groups, max_rows, ordered=False)
+        counted = _counted(table, declared, histograms, whose)
+        n_rows = counted.n_rows if adjacency == "replace_one" and not has_several else None
         if n_rows == 0:
             raise ValueError("the table has no rows: at least one is needed")
         if mechanism is None:
             releases: tuple[Release, ...] = (Release(_NAME, "no", privacy, {"sum": counted.sums.to_float64()}, {}),)
         else:
             releases = release(mechanism, counted.sums, source, _NAME)
-        waiting = Waiting(releases, partial(Description, releases, privacy, histograms, n_rows))
+        waiting = Waiting(releases, partial(Description, releases, privacy, histograms, n_rows, max_rows))
         reservation.commit(*releases)
     found: Description = waiting.complete()
     return found
 
 
-def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram]) -> Counted:
+def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram], whose: io.People | None) -> Counted:
     wanted = wanted_of(declared.declared)
 
     def batches() -> Iterator[Any]:
@@ -391,7 +415,7 @@ def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram]) -> 
             for batch, _ in part.read(wanted):
                 yield batch
 
-    return count_rows(histograms, batches())
+    return count_rows(histograms, batches(), whose)
 
 
 def _declared(columns: object) -> list[Column]:

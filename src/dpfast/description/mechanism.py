@@ -1,19 +1,26 @@
 """Histograms of declared columns and sums of numbers, in one release; and the counts that it is made from.
 
-A person counts once, in one bin, in each of K histograms. The bins of a category are its declared levels, other values,
-and missing ones. The bins of a number are equal bins of its limits, to which it is clipped, and missing values. The
-bins of two categories are the pairs of their levels, and the rest. For each of M numbers a person adds w z as well,
-with w = 1/2 public. Here z in [-1, 1] is the number in units of half the width of its limits about their middle. It
-lies on a grid that has -1 and 1, and is 0 if missing. All of it is one vector of integers, summed exactly.
+A person is a row at first, and counts once, in one bin, in each of K histograms. The bins of a category are its
+declared levels, other values, and missing ones. The bins of a number are equal bins of its limits, to which it is
+clipped, and missing values. The bins of two categories are the pairs of their levels, and the rest. For each of M
+numbers a person adds w z as well, with w = 1/2 public. Here z in [-1, 1] is the number in units of half the width of
+its limits about their middle. It lies on a grid that has -1 and 1, and is 0 if missing. All of it is one vector of
+integers, summed exactly.
 
 Replaced, a person leaves one bin of each histogram for another, and moves each w z by 2w at most: in the L2 norm
 sqrt(2 K + 4 w^2 M) = sqrt(2 K + M), in the L1 norm 2 K + 2 w M = 2 K + M. Who comes or goes moves sqrt(K + M/4) and
 K + M/2. All four are attained, by a person whose numbers go from their least to their largest. So one calibration is
 for all of it: Gaussian noise by the L2 norm, independent Laplace noise by the L1 norm where delta is 0.
 
+A person may have several rows, of which the first `max_rows` = k count: the person adds the sum of what these rows add.
+In each histogram that is a vector of integers of at least 0 that add up to k at most, so of a norm of k at most. Two of
+them have no negative inner product: replaced, they differ by sqrt(2) k at most, and by 2k in the L1 norm. Each number
+moves k times as far, too. So all four are k times those above, attained by k such rows. How many rows count is private
+then: a replaced person may have fewer.
+
 The bin and z of an entry depend on that entry alone: bins by comparison with public edges, z by three exact or
-correctly rounded operations. All histograms have the same total, and it is public if a person is replaced. This is used
-after the release.
+correctly rounded operations. All histograms have the same total, and it is public if a person, of one row, is replaced.
+This is used after the release.
 """
 
 from __future__ import annotations
@@ -26,11 +33,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.io import Boolean, Category, Number
+from dpfast.io import Boolean, Category, Number, People
 from dpfast.io.columns import Column
 from dpfast.io.frames import MISSING, UNDECLARED, Entries
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Named
 from dpfast.releases.noisy_sum import NoisySum
@@ -123,37 +130,41 @@ class TableCounts(Named[NoisySum]):
     histograms: tuple[Histogram, ...]
 
     @classmethod
-    def calibrate(cls, privacy: Privacy, histograms: Sequence[Histogram]) -> Self:
-        """Noise for people who count once in each histogram."""
+    def calibrate(cls, privacy: Privacy, histograms: Sequence[Histogram], max_rows: int | None = None) -> Self:
+        """Noise for people who count once in each histogram, or as often as they have rows that count."""
         k, m = len(histograms), sum(len(one.edges) > 0 for one in histograms)
         size = sum(len(one.bins) for one in histograms) + m
         replaced, alone = 2.0 * k + 4.0 * WEIGHT**2 * m, k + WEIGHT**2 * m
-        lengths = math.sqrt(replaced) * ROUND_UP, math.sqrt(alone) * ROUND_UP
-        in_l1 = 2.0 * k + 2.0 * WEIGHT * m, k + WEIGHT * m
-        noise = NoisySum.moved_by(privacy, *lengths, (size,), in_l1=in_l1)
+        most = max_rows or 1
+        unit: Unit = "row" if max_rows is None else "person"
+        lengths = math.sqrt(replaced) * most * ROUND_UP, math.sqrt(alone) * most * ROUND_UP
+        in_l1 = (2.0 * k + 2.0 * WEIGHT * m) * most, (k + WEIGHT * m) * most
+        noise = NoisySum.moved_by(privacy, *lengths, (size,), in_l1=in_l1, unit=unit)
         return cls("counts of bins and sums of numbers", noise, tuple(histograms))
 
 
-def count_rows(histograms: Sequence[Histogram], batches: Iterable[Entries]) -> Counted:
-    """Sum what people add, a row each, exactly."""
+def count_rows(histograms: Sequence[Histogram], batches: Iterable[Entries], whose: People | None = None) -> Counted:
+    """Sum what people add, a row each or as `whose` has them, exactly."""
     counts = [np.zeros(len(one.bins), np.int64) for one in histograms]
     numbers = [one.columns[0] for one in histograms if len(one.edges) > 0]
     sums, n_rows = [0] * len(numbers), 0
-    for batch in batches:
-        n_rows += len(batch)
+    all_rows = ((batch, None) for batch in batches)
+    for batch, kept in all_rows if whose is None else whose.along(batches, len, "the table"):
+        rows = slice(None) if kept is None else kept
+        n_rows += len(batch) if kept is None else int(np.count_nonzero(kept))
         for total, one in zip(counts, histograms, strict=True):
-            total += np.bincount(one.codes(batch), minlength=len(total))
-        sums = [before + _sum_of(column, batch) for before, column in zip(sums, numbers, strict=True)]
+            total += np.bincount(one.codes(batch)[rows], minlength=len(total))
+        sums = [before + _sum_of(column, batch, rows) for before, column in zip(sums, numbers, strict=True)]
     whole = [int(count) << -_EXPONENT for count in np.concatenate(counts)]
     return Counted(FixedPoint.from_integers([*whole, *sums], _EXPONENT), n_rows)
 
 
-def _sum_of(column: Column, batch: Entries) -> int:
-    """Sum z in grid units: a batch has far fewer rows than 2**42."""
+def _sum_of(column: Column, batch: Entries, rows: Any) -> int:
+    """Sum z of some rows in grid units: a batch has far fewer than 2**42."""
     assert isinstance(column, Number)
     assert column.low is not None
     assert column.high is not None
-    values = np.clip(batch.numbers(column.name), column.low, column.high)
+    values = np.clip(batch.numbers(column.name)[rows], column.low, column.high)
     middle, half = column.low / 2.0 + column.high / 2.0, column.high / 2.0 - column.low / 2.0
     units = np.rint(np.ldexp((np.where(np.isnan(values), middle, values) - middle) / half, _BITS))
     return int(np.clip(units, -(1 << _BITS), 1 << _BITS).astype(np.int64).sum())

@@ -17,12 +17,12 @@ come from two ids with the same hash. It is asked again under other keys, derive
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -104,6 +104,9 @@ def _equals_itself(one: object) -> bool:
         return False
 
 
+_Block = TypeVar("_Block")
+
+
 @dataclass(frozen=True)
 class People:
     """The rows that count, person after person: those of person i are order[offsets[i] : offsets[i + 1]].
@@ -131,6 +134,23 @@ class People:
         mask = np.zeros(self.n_rows, bool)
         mask[self.order] = True
         return mask
+
+    def along(
+        self, blocks: Iterable[_Block], length: Callable[[_Block], int], name: str = "X"
+    ) -> Iterator[tuple[_Block, NDArray[np.bool_] | None]]:
+        """Iterate over blocks of all rows, each with which of its rows count, or None if all of the table do."""
+        kept, start = self.kept(), 0
+        for block in blocks:
+            stop = start + length(block)
+            self.check_length(max(stop, self.n_rows), name)
+            yield block, None if kept is None else kept[start:stop]
+            start = stop
+        self.check_length(start, name)
+
+    def check_length(self, n_rows: int, name: str = "X") -> None:
+        """Refuse a table with another number of rows than there are ids."""
+        if self.n_rows != n_rows:
+            raise ValueError(f"groups must have one id a row: {name} has another number of rows")
 
 
 def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:

@@ -57,13 +57,14 @@ class NoisySum(SingleRelease):
         shape: tuple[int, ...],
         *,
         in_l1: tuple[float, float] | None = None,
+        unit: Unit = "row",
     ) -> Self:
         """Noise for a sum, given the most that a person moves it when replaced, and when they come or go.
 
         `in_l1` has both in the L1 norm, for independent noise if delta is 0.
         """
         place = 0 if privacy.adjacency == "replace_one" else 1
-        return cls._of(privacy, (replaced, alone)[place], None if in_l1 is None else in_l1[place], shape, "row")
+        return cls._of(privacy, (replaced, alone)[place], None if in_l1 is None else in_l1[place], shape, unit)
 
     @classmethod
     def with_count(

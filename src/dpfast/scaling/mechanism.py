@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import io
@@ -32,8 +31,6 @@ from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.statistics.rows import RowMap, centred
-
-_UNLIKE = "groups must have one id a row: X has another number of rows"
 
 # Bits of the grid that z is rounded to; its square has twice as many.
 _BITS = 20
@@ -122,22 +119,15 @@ def sum_pairs(
 
 def _of_part(table: io.Table, groups: Any, row_map: RowMap, max_rows: int | None) -> FixedPoint:
     if groups is None or max_rows is None:
-        return _summed(table, row_map, None)
-    whose = io.people(groups, max_rows, ordered=False)
-    kept = whose.kept()
-    return _summed(table, row_map, np.ones(whose.n_rows, bool) if kept is None else kept)
+        return _summed(table.n_features, (np.asarray(rows) for rows, _ in table.blocks(row_map)))
+    counting = io.people(groups, max_rows, ordered=False).along(table.blocks(row_map), lambda block: len(block[0]))
+    blocks = (np.asarray(x) if kept is None else np.asarray(x)[kept] for (x, _), kept in counting)
+    return _summed(table.n_features, blocks)
 
 
-def _summed(table: io.Table, row_map: RowMap, kept: NDArray[np.bool_] | None) -> FixedPoint:
-    d = table.n_features
-    sums, n_rows, start = np.zeros(2 * d, object), 0, 0
-    for rows, _ in table.blocks(row_map):
-        block = np.asarray(rows)
-        if kept is not None:
-            own, start = kept[start : start + len(block)], start + len(block)
-            if len(own) < len(block):
-                raise ValueError(_UNLIKE)
-            block = block[own]
+def _summed(d: int, blocks: Iterable[FloatArray]) -> FixedPoint:
+    sums, n_rows = np.zeros(2 * d, object), 0
+    for block in blocks:
         if np.isnan(block).any():
             raise check.not_finite("X")
         z = np.clip(np.rint(np.ldexp(block, _BITS)), -(1 << _BITS), 1 << _BITS).astype(np.int64)
@@ -145,8 +135,6 @@ def _summed(table: io.Table, row_map: RowMap, kept: NDArray[np.bool_] | None) ->
         pairs = np.hstack([z << _BITS, 2 * z * z - 5 * _ONE // 4])
         sums += pairs.sum(axis=0).astype(object)
         n_rows += len(z)
-    if kept is not None and start != len(kept):
-        raise ValueError(_UNLIKE)
     return FixedPoint.from_integers([*sums, n_rows * round(_count_weight(d) * _ONE)], -2 * _BITS)
 
 

@@ -451,7 +451,7 @@ def _people_gram(
         if table.arrays is None:
             raise TypeError("bound_xx and bound_xy need whole arrays, .npy files or frames")
         x, y = io.map_block(*table.arrays, *maps)
-        _check_length(whose, len(x))
+        whose.check_length(len(x))
         accumulator = PersonAccumulator(table.n_features, table.n_outcomes, unit, **options)
         accumulator.add_people(x, y, whose)
     else:
@@ -462,15 +462,9 @@ def _people_gram(
 def _add_counting(accumulator: GramAccumulator, table: io.Table, whose: People) -> None:
     """Add the rows that count as they come: without a bound on blocks, their owners need not be known."""
     if table.arrays is not None:
-        _check_length(whose, len(table.arrays[0]))
-    kept, start = whose.kept(), 0
-    for x, y in table.blocks():
-        stop = start + len(x)
-        if stop > whose.n_rows:
-            _check_length(whose, stop)
-        accumulator.update(x, y, None if kept is None else kept[start:stop])
-        start = stop
-    _check_length(whose, start)
+        whose.check_length(len(table.arrays[0]))
+    for (x, y), kept in whose.along(table.blocks(), lambda block: len(block[0])):
+        accumulator.update(x, y, kept)
 
 
 class PersonAccumulator(GramAccumulator):
@@ -524,11 +518,6 @@ def _checked_unit(
     if max_rows is None:
         raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
     return PersonUnit.checked(max_rows, bound_xx, bound_xy, bound_x, bound_y)
-
-
-def _check_length(whose: People, n_rows: int) -> None:
-    if n_rows != whose.n_rows:
-        raise ValueError("groups must have one id a row: X has another number of rows")
 
 
 def _in_memory(X: object, Y: object, rows: ArrayLike | None) -> tuple[Rows | None, Rows | None]:

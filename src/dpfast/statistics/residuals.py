@@ -530,8 +530,7 @@ def _go_through(
     assert table.arrays is not None
     x, y = table.arrays
     assert y is not None
-    if len(x) != whose.n_rows:
-        raise ValueError("groups must have one id a row: X has another number of rows")
+    whose.check_length(len(x))
     _add_ranges(parts, new_part, step, int(whose.offsets[-1]), n_threads, partial(_add_people, x, y, whose))
     return parts
 
