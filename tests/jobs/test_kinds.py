@@ -132,7 +132,8 @@ def test_a_few_features_for_several_outcomes(tmp_path):
     model = fitted(write_job(tmp_path, kind, SEED, QUIET, ('days = "number"', 'days = "number"\nage = "number"')))
     frame = table_of(kind)
     x = np.column_stack([encoded(frame)[:, :2], *(frame.site == site for site in ("Bern", "Basel", "Genf"))])
-    expected = SparseRegression(**BUDGET, n_nonzero=2, bound_y=30.0).fit(
+    box = np.array([-3.0, *[0.0] * 4]), np.array([3.0, *[1.0] * 4])
+    expected = SparseRegression(**BUDGET, n_nonzero=2, bound_y=30.0, box_x=box).fit(
         x.astype(float), frame[["days", "age"]].to_numpy()
     )
     same(model, expected, "support_", "coef_")
@@ -494,7 +495,9 @@ OF_PEOPLE = {
     ),
     "sparse_regression": (
         [],
-        lambda frame, **people: SparseRegression(**BUDGET, n_nonzero=2, bound_y=30.0).fit(
+        lambda frame, **people: SparseRegression(
+            **BUDGET, n_nonzero=2, bound_y=30.0, box_x=(np.array([-3.0, *[0.0] * 4]), np.array([3.0, *[1.0] * 4]))
+        ).fit(
             np.column_stack([frame.dose, frame.smoker, *(frame.site == site for site in ("Bern", "Basel", "Genf"))]),
             frame.days.to_numpy(),
             **people,
@@ -543,7 +546,10 @@ def test_people_with_several_rows_are_fitted_and_planned_as_in_memory(tmp_path, 
         ("objective_perturbation_regressor", []),
         ("objective_perturbation_regressor", [("# method = \"auto\"", 'method = "objective"')]),
         ("objective_perturbation_classifier", [("delta = 1e-6", "delta = 0.0")]),
-        ("sparse_regression", [('# selector = "auto"', 'selector = "exponential"')]),
+        (
+            "sparse_regression",
+            [('# selector = "auto"', 'selector = "exponential"'), ("dose = { low = -3, high = 3 }", 'dose = "number"')],
+        ),
     ],
 )  # fmt: skip
 def test_people_of_a_fit_that_sums_none_are_refused_before_rows_are_read(tmp_path, kind, changes, capsys):

@@ -14,7 +14,7 @@ from scipy import optimize
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
-from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning
+from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning, UtilityWarning, io
 from dpfast.noise import resolve_source
 from dpfast.privacy import compose_mu, gaussian_mu, keeps_to, picks_range, split_mu
 from dpfast.statistics import LassoSelector
@@ -502,3 +502,84 @@ def test_under_add_remove_a_selector_is_tried_out_on_as_many_rows_whatever_the_t
         )
         tried.append(sizes[0])
     assert tried[0] == tried[1]
+
+
+def raw(n=2_000, seed=0):
+    """Features in units of their own, of which two matter, with the limits that are declared of them."""
+    rng = np.random.default_rng(seed)
+    unit = rng.uniform(-1.0, 1.0, size=(n, 4))
+    frame = pd.DataFrame(unit * [40.0, 1.0, 1e4, 0.01], columns=["bmi", "arm", "cost", "dose"])
+    limits = {"dose": (-0.01, 0.01), "bmi": (-40, 20), "arm": (-1, 1), "cost": (-1e4, 1e4)}
+    return frame, limits, unit, 0.9 * unit[:, 2] - 0.6 * unit[:, 3]
+
+
+@pytest.mark.parametrize("kind", ["frame", "columns", "array", "blocks"])
+def test_entries_are_scaled_by_declared_limits(kind, tmp_path):
+    frame, limits, unit, y = raw()
+    known = SparseRegression(1.0, 1e-6, n_nonzero=2, box_x=(-1, 1), random_state=0)
+    expected = known.fit(np.clip(unit, -1.0, [0.5, 1.0, 1.0, 1.0]), y)
+    by_place = tuple(np.array([limits[name][side] for name in frame], float) for side in (0, 1))
+    columns = io.Columns([io.Number(name, low=limits[name][0], high=limits[name][1]) for name in frame], ["y"])
+    box = {"frame": limits, "columns": columns.box, "array": by_place, "blocks": by_place}[kind]
+    table = {
+        "frame": (frame, y),
+        "columns": (columns.encode(frame.assign(y=y)), None),
+        "array": (frame.to_numpy(), y),
+        "blocks": ([(frame.to_numpy()[:700], y[:700]), (frame.to_numpy()[700:], y[700:])], None),
+    }[kind]
+    model = SparseRegression(1.0, 1e-6, n_nonzero=2, box_x=box, random_state=0).fit(*table)
+    assert model.support_.tolist() == expected.support_.tolist() == [2, 3]
+    np.testing.assert_allclose(model.coef_ * [40.0, 1.0, 1e4, 0.01], expected.coef_, rtol=1e-9, atol=1e-12)
+    assert model.coef_[2] == pytest.approx(0.9e-4, rel=0.2)
+    model.save(tmp_path / "model.json")
+    rows = frame if kind in ("frame", "columns") else frame.to_numpy()
+    np.testing.assert_array_equal(SparseRegression.load(tmp_path / "model.json").predict(rows), model.predict(rows))
+
+
+def test_no_entry_is_larger_than_one_once_it_is_scaled():
+    rng = np.random.default_rng(0)
+    high = np.concatenate([rng.uniform(0.0, 1e3, 500), 10.0 ** rng.uniform(-200, 200, 500), np.arange(1.0, 500.0)])
+    one = SparseRegression(1.0, 1e-6, n_nonzero=1, box_x=(-0.5 * high, high))
+    mapped = one._row_map(len(high))(np.array([high, 3.0 * high, -high, np.nextafter(high, 0.0)]))
+    assert np.abs(mapped).max() == 1.0
+    assert np.all(mapped[0] > 1.0 - 1e-15)
+
+
+def test_limits_that_nobody_declared_are_spoken_of_whatever_the_entries_are():
+    frame, limits, unit, y = raw(400)
+    ledger = Ledger(Privacy(3.0, 1e-5))
+    for rows in (unit / 10.0, frame.to_numpy()):
+        with pytest.warns(UtilityWarning, match=r"entries of X are clipped to \[-1, 1\].*box_x=\(-1, 1\) says"):
+            SparseRegression(1.0, 1e-6, n_nonzero=1).fit(rows, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="entries of X")
+        with pytest.raises(UtilityWarning, match="entries of X"):
+            SparseRegression(1.0, 1e-6, n_nonzero=1, ledger=ledger).fit(frame, y)
+        assert ledger.spent.epsilon == 0.0
+        for declared in ({"box_x": limits}, {"bound_x": 2.0}, {"bound_x": "private"}):
+            SparseRegression(1.0, 1e-6, n_nonzero=1, **declared).fit(frame, y)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"bound_x": 1.0}, "box_x goes with selector='pursuit' .* and without bound_x"),
+        ({"selector": "exponential"}, "box_x goes with selector='pursuit'"),
+        ({"box_x": "private"}, "box_x must be limits, got 'private'"),
+        ({"box_x": (0, [1, 2, 3])}, "box_x must hold one entry for each of 4 features, got 3"),
+        ({"box_x": {"bmi": (-1, 1)}}, "box_x must have every column of X"),
+    ],
+)
+def test_limits_that_do_not_fit_are_refused(given, words):
+    frame, _, _, y = raw(100)
+    with pytest.raises((ValueError, TypeError), match=words):
+        SparseRegression(1.0, 1e-6, **({"n_nonzero": 1, "box_x": (-1, 1)} | given)).fit(frame, y)
+
+
+def test_without_noise_features_compete_in_their_declared_units():
+    frame, limits, _, y = raw()
+    frame["cost"] /= 1e9
+    limits["cost"] = (-1e-5, 1e-5)
+    model = SparseRegression(math.inf, n_nonzero=1, box_x=limits).fit(frame, y)
+    assert model.support_.tolist() == [2]
+    assert model.coef_[2] == pytest.approx(0.9e5, rel=0.05)

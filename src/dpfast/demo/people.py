@@ -133,7 +133,8 @@ def disease_by_few() -> Comparison:
     rows, score = patients()
 
     def fit(epsilon: float, delta: float) -> SparseRegression:
-        return SparseRegression(epsilon, delta, n_nonzero=3, bound_y=(_SCORES[1] - _SCORES[0]) / 2.0).fit(rows, score)
+        bounds: dict[str, Any] = {"box_x": (-1.0, 1.0), "bound_y": (_SCORES[1] - _SCORES[0]) / 2.0}
+        return SparseRegression(epsilon, delta, n_nonzero=3, **bounds).fit(rows, score)
 
     return Comparison("diabetes, 3 of 10", len(rows), "R2", fit, partial(_explained, rows, score))
 
@@ -143,7 +144,7 @@ def made_up() -> Comparison:
     rows, outcomes = sparse_regression_rows(4_000, 60, MADE_UP)
 
     def fit(epsilon: float, delta: float) -> SparseRegression:
-        return SparseRegression(epsilon, delta, n_nonzero=3).fit(rows, outcomes)
+        return SparseRegression(epsilon, delta, n_nonzero=3, box_x=(-1.0, 1.0)).fit(rows, outcomes)
 
     return Comparison("made up, 3 of 60", len(rows), "R2", fit, partial(_explained, rows, outcomes))
 

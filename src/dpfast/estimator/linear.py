@@ -169,7 +169,7 @@ class LinearEstimator(PrivateEstimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1.0, 1.0, size=(40_000, 20))
         >>> y = 0.8 * X[:, 3] - 0.6 * X[:, 11] + 0.1 * rng.normal(size=40_000)
-        >>> axes = SparseRegression(1.0, 1e-6, n_nonzero=2, random_state=0).fit(X, y).plot(unit="days")
+        >>> axes = SparseRegression(1.0, 1e-6, n_nonzero=2, box_x=(-1, 1), random_state=0).fit(X, y).plot(unit="days")
         >>> [tick.get_text() for tick in axes.get_yticklabels()], axes.get_xlabel()
         (['3', '11'], 'coefficient (days)')
         """

@@ -136,7 +136,7 @@ class PursuedRows:
         if missing:
             if self.table.arrays is not None and self.row_map.bound == math.inf:
                 # Entries are mapped one by one.
-                blocks = [self.row_map(self.table.arrays[0][:, missing])]
+                blocks = [self.row_map.of_entries(missing)(self.table.arrays[0][:, missing])]
             else:
                 some = _SomeColumns(self.row_map, self.row_map.reusing_room(), missing)
                 blocks = [np.asarray(x) for x, _ in self.table.blocks(map_x=some)]

@@ -9,7 +9,7 @@ by basic composition: objective perturbation is not Gaussian-differentially priv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,13 +24,13 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed, warn
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
-from dpfast.privacy import Privacy, split_with_picks
+from dpfast.privacy import Privacy, UtilityWarning, split_with_picks
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
@@ -63,11 +63,15 @@ from dpfast.sparse_regression.mechanism import (
     whole_row_bound,
 )
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import RowMap, check_box, limits_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_UNDECLARED = (
+    "entries of X are clipped to [-1, 1], and nothing declares their limits: box_x does, by name or as lows and highs "
+    "(of Columns: columns.box), and entries are scaled by them. box_x=(-1, 1) says that they are scaled already"
+)
 # Of a made-up table, where the number of rows of a block is private.
 _REHEARSAL_ROWS = 200
 
@@ -88,8 +92,13 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     bound_x : float or "private", optional
         L2 norm of a row of X, at most; rows beyond it are clipped to it. "private" finds it within the budget: a tenth
         is spent on noisy counts of people by the size of their rows. About 1% of the rows are clipped. By default
-        entries are bounded by [-1, 1]; this needs less noise if there are many features. "pursuit" clips entries to
-        that range; the other selectors clip the norm of a row's `n_nonzero` largest entries to ``sqrt(n_nonzero)``.
+        entries are bounded; this needs less noise if there are many features. "pursuit" clips them to `box_x`; the
+        other selectors clip the norm of a row's `n_nonzero` largest entries to ``sqrt(n_nonzero)``.
+    box_x : mapping or tuple of (low, high), optional
+        For "pursuit", in the place of `bound_x`: declared limits of the entries, as for `MultiOutcomeRidge`. Entries
+        are clipped to them, and divided by the larger size of their two limits. There is no intercept: subtract typical
+        values, public numbers, from features and outcomes first. Default: (-1, 1), with a warning that nobody declared
+        it.
     bound_y : float or "private", optional
         Largest size of an outcome, of several the L2 norm; larger ones are clipped. By default `n_nonzero` (times the
         root of the number of outcomes), the bound on ``|x'theta|``.
@@ -122,7 +131,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     support_ : ndarray of shape (n_nonzero,)
         Features chosen, increasing.
     coef_ : ndarray of shape (n_features,) or (n_outcomes, n_features)
-        Coefficients, zero outside of the support; within [-1, 1] except for "pursuit".
+        Coefficients, zero outside of the support, in the units of the features; within [-1, 1] except for "pursuit".
     bound_x_, bound_y_ : float
         The bounds found, if they are "private".
     releases_ : tuple of Release
@@ -147,7 +156,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1.0, 1.0, size=(40_000, 20))
     >>> y = 0.8 * X[:, 3] - 0.6 * X[:, 11] + 0.1 * rng.normal(size=40_000)
-    >>> model = SparseRegression(1.0, 1e-6, n_nonzero=2, random_state=0).fit(X, y)
+    >>> model = SparseRegression(1.0, 1e-6, n_nonzero=2, box_x=(-1, 1), random_state=0).fit(X, y)
     >>> model.support_, model.coef_[model.support_].round(1)
     (array([ 3, 11]), array([ 0.8, -0.6]))
     """
@@ -155,6 +164,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     _: KW_ONLY
     n_nonzero: int
     bound_x: float | Literal["private"] | None = None
+    box_x: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
     bound_y: float | Literal["private"] | None = None
     selector: Literal["auto", "pursuit", "sample_aggregate", "exponential"] | Selector = "auto"
     n_blocks: int | None = None
@@ -320,6 +330,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _check_parameters(self, privacy: Privacy) -> None:
         check.positive_integer("n_nonzero", self.n_nonzero)
+        if self.box_x is not None:
+            check_box(self.box_x)
+            if self.bound_x is not None or self._way != "pursuit":
+                raise ValueError("box_x goes with selector='pursuit' (what 'auto' is) and without bound_x")
         for name, given in (("bound_x", self.bound_x), ("bound_y", self.bound_y)):
             bound = check.optional(check.positive, name, given)
             # Beyond, a later release of a pursuit would be refused because of the values of an earlier one.
@@ -341,6 +355,11 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         if self.calibration == "paper" and (self.bound_x, self.bound_y) != (None, None):
             raise ValueError("bound_x and bound_y must be left out with calibration='paper', which has its own")
 
+    def _check_findable(self) -> None:
+        super()._check_findable()
+        if "box_x" in self._to_find:
+            raise ValueError("box_x must be limits, got 'private': bound_x='private' is found within the budget")
+
     def _measured(
         self, X: Any, y: Any, progress: Progress | None, groups: Any = None, max_rows: int | None = None
     ) -> Measured:
@@ -351,6 +370,25 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             raise ValueError(f"n_nonzero must be at most the number of features, {n_features}, got {self.n_nonzero}")
         if self._way == "exponential":
             check_n_supports(n_features, self.n_nonzero, self.max_supports)
+        if self.box_x is not None:
+            limits_of(self.box_x, n_features)
+
+    def _row_map(self, n_features: int) -> RowMap:
+        """Return the map of rows of "pursuit": their norm is at most `bound_x`, or the size of an entry at most 1."""
+        if self.bound_x is not None:
+            return RowMap(bound=float(self.bound_x))
+        if self.box_x is None or all(np.array_equal(side, one) for side, one in zip(self.box_x, (-1, 1), strict=True)):
+            return RowMap(np.full(1, -1.0), np.ones(1))
+        # An entry times the rounded inverse of its largest size is at most 1 in size, to the bit.
+        low, high = limits_of(self.box_x, n_features)
+        return RowMap(low, high, scale=self._units(n_features))
+
+    def _units(self, n_features: int) -> FloatArray:
+        """Return what entries are divided by."""
+        if self.box_x is None:
+            return np.ones(n_features)
+        sizes = np.maximum(*map(np.abs, limits_of(self.box_x, n_features)))
+        return np.where(sizes >= 2.0**-1000, sizes, 1.0)
 
     @property
     def _bound_y(self) -> float:
@@ -457,7 +495,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         self._check_features(table.n_features)
         if table.is_read_once or table.is_unordered:
             table = table.held()
-        row_map = RowMap(np.full(1, -1.0), np.ones(1)) if self.bound_x is None else RowMap(bound=float(self.bound_x))
+        if self.bound_x is None and self.box_x is None:
+            warn(_UNDECLARED, UtilityWarning)
+        row_map = self._row_map(table.n_features)
         bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
         rows: PursuedRows | PursuedParts
         if table.partitions is None:
@@ -510,7 +550,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return gram(*table, bound_y=self._bound_y, n_threads=self.n_threads, **bounds)
 
     def _solve(self, mechanism: SparseMechanism, found: Chosen, public: int) -> Fitted:
-        return Fitted(_fitted(np.array(found.features), found.theta, public), found.error)
+        features = np.array(found.features)
+        return Fitted(_fitted(features, found.theta / self._units(public)[features, None], public), found.error)
 
     def _fit_without_noise(self, X: Any, y: Any, progress: Progress | None) -> Solved:
         """Best subset, or plain votes; then exact least squares over the box. Or plain orthogonal matching pursuit."""
@@ -538,6 +579,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         rows, outcomes = check_X_y(X, given, dtype=np.float64, y_numeric=True, multi_output=is_matrix)
         outcomes = outcomes.reshape(len(rows), -1)
         self._check_features(rows.shape[1])
+        units = self._units(rows.shape[1])
+        rows = rows / units
         picked: list[int] = []
         theta, left = np.zeros((0, outcomes.shape[1])), outcomes
         for _ in range(self.n_nonzero):
@@ -546,8 +589,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             picked.append(int(np.argmax(scores)))
             theta = np.linalg.lstsq(rows[:, picked], outcomes)[0]
             left = outcomes - rows[:, picked] @ theta
-        values = {"support": np.array(picked), "coef": theta}
-        return Solved((self._exact_release(values),), _fitted(values["support"], theta, rows.shape[1]))
+        values = {"support": np.array(picked), "coef": theta / units[picked, None]}
+        return Solved((self._exact_release(values),), _fitted(values["support"], values["coef"], rows.shape[1]))
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         outcomes = np.shape(self.coef_)[:-1] if np.ndim(self.coef_) == 2 else ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm
+from dpfast.jobs.rows import Rows, RowsForm, with_box
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
 from dpfast.sparse_regression import results
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEATURES = """
-dose = "number"
+dose = { low = -3, high = 3 }
 smoker = { kind = "boolean", missing = false }
 site = { levels = ["Bern", "Basel", "Genf"], undeclared = "zeros" }
 """
@@ -29,8 +29,14 @@ class Sparse(Kind):
     KIND = "sparse_regression"
     ESTIMATOR = SparseRegression
     RESULTS = results
-    FORM = RowsForm(people=True, example=(_FEATURES, 'days = "number"'))
+    FORM = RowsForm(people=True, limits=True, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
+
+    def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
+        """Return the estimator's parameters; entries are scaled by their limits."""
+        if data.box is not None and "bound_x" in given:
+            raise ValueError("[estimator] bound_x and low, high in [features] exclude each other: give one of them")
+        return with_box(given, data)
 
     def check(self, parameters: Mapping[str, Any], data: Rows) -> None:
         """Refuse several outcomes where one is taken, besides."""
