@@ -82,6 +82,7 @@ def test_sources_and_errors():
     assert issubclass(dpfast.BudgetExceeded, ValueError)
     assert issubclass(dpfast.UnsoundCalibrationWarning, UserWarning)
     assert issubclass(dpfast.UtilityWarning, UserWarning)
+    assert issubclass(dpfast.LargeDeltaWarning, UserWarning)
     assert {"from_episodes", "from_frame", "from_gymnasium", "from_minari"} <= set(dir(dpfast.Trajectories))
 
 

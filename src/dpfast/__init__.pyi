@@ -13,6 +13,7 @@ from dpfast.ledger import PaidFailure as PaidFailure
 from dpfast.ledger import Release as Release
 from dpfast.multi_outcome import MultiOutcomeRidge as MultiOutcomeRidge
 from dpfast.policy_evaluation import PolicyEvaluation as PolicyEvaluation
+from dpfast.privacy import LargeDeltaWarning as LargeDeltaWarning
 from dpfast.privacy import Privacy as Privacy
 from dpfast.privacy import UnsoundCalibrationWarning as UnsoundCalibrationWarning
 from dpfast.privacy import UtilityWarning as UtilityWarning

@@ -2,13 +2,15 @@
 
 import functools
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from catalogue import FITS, SOME, gaussian_beside_others, people, releases_of
 
-from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release
+from dpfast import LargeDeltaWarning, Ledger, MultiOutcomeRidge, Privacy, Release, describe
 from dpfast.noise import SeededSource
 from dpfast.noise.source import Stream
 from dpfast.privacy.composition import keeps_to
@@ -241,3 +243,39 @@ def test_a_reservation_for_rows_does_not_record_people():
     assert ledger.releases == ()
     ledger.spend(release)
     assert ledger.unit == "person"
+
+
+def told_of_delta(name, delta, n=80, **parameters):
+    """Fit people, and return the warnings that their number is small for delta."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        FITS[name](*people(n), delta=delta, **parameters)
+    return [str(one.message) for one in caught if one.category is LargeDeltaWarning]
+
+
+@every_fit
+def test_a_delta_that_hides_nobody_is_spoken_of_once_where_the_number_of_people_is_public(name):
+    fit = FITS[name]
+    if fit.estimator.delta == 0.0 or not fit.accepts(delta=0.4):
+        pytest.skip("delta is 0")
+    told = told_of_delta(name, 0.4)
+    if fit.estimator.adjacency == "add_remove" or fit.unit == "person":
+        assert told == []
+        return
+    if "repeated" not in name:
+        assert len(told) == 1
+        assert told[0].startswith("delta 0.4 is at least 1 over the number of people, ")
+    assert told_of_delta(name, fit.estimator.delta) == []
+
+
+def test_a_large_delta_is_spoken_of_before_anything_is_spent():
+    ledger = Ledger(Privacy(5.0, 0.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LargeDeltaWarning)
+        with pytest.raises(LargeDeltaWarning, match="such as 1e-04"):
+            FITS["ridge"](X, Y, delta=1.0 / 80, ledger=ledger)
+        assert ledger.spent.epsilon == 0.0
+        FITS["ridge"](X, Y, delta=0.99 / 80, ledger=ledger)
+        with pytest.raises(LargeDeltaWarning):
+            describe(pd.DataFrame({"x": X[:, 0]}), {"x": (-1, 1)}, 1.0, 0.1)
+        describe(pd.DataFrame({"x": X[:, 0]}), {"x": (-1, 1)}, 1.0, 0.1, adjacency="add_remove")

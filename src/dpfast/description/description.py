@@ -18,6 +18,7 @@ from dpfast._arrays import FloatArray
 from dpfast._html import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
+from dpfast.estimator.base import warn_of_delta
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.inputs import check_people
 from dpfast.io import Columns, Number
@@ -396,6 +397,8 @@ def describe(
         n_rows = counted.n_rows if adjacency == "replace_one" and not has_several else None
         if n_rows == 0:
             raise ValueError("the table has no rows: at least one is needed")
+        if n_rows is not None:
+            warn_of_delta(privacy, n_rows)
         if mechanism is None:
             releases: tuple[Release, ...] = (Release(_NAME, "no", privacy, {"sum": counted.sums.to_float64()}, {}),)
         else:

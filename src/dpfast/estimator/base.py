@@ -42,6 +42,7 @@ from dpfast.ledger.reservation import ledger_of_block
 from dpfast.privacy import (
     Adjacency,
     Calibration,
+    LargeDeltaWarning,
     Privacy,
     Unit,
     UnsoundCalibrationWarning,
@@ -150,6 +151,17 @@ def warn_of_printed(mechanism: Mechanism[Any]) -> None:
             f"the printed calibration does not give {mechanism.privacy}: docs/defects.md says why. "
             "Use calibration='sound' for anything but comparison.",
             UnsoundCalibrationWarning,
+        )
+
+
+def warn_of_delta(privacy: Privacy, n: int) -> None:
+    """Warn if a public number of people is so small that delta hides none of them."""
+    if privacy.delta * n >= 1.0 and not math.isinf(privacy.epsilon):
+        warn(
+            f"delta {privacy.delta:.6g} is at least 1 over the number of people, {n}: a mechanism that publishes the "
+            "record of one of them, drawn at random, has this guarantee. A delta far below that is needed, such as "
+            f"{0.01 / n:.0e}.",
+            LargeDeltaWarning,
         )
 
 
@@ -367,6 +379,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             summed = model._sum(rest, source, *data)
             warn_of_printed(summed.mechanism)
             expected = summed.expected
+            if expected is not None:
+                warn_of_delta(privacy, expected.n)
             error, people = (0.0, "") if expected is None else (expected.error, f"{expected.n} {expected.unit}")
             common["_n_public"] = None if expected is None else expected[1:]
             # Bounds that were released made what is expected a released value, too.

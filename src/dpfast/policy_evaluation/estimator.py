@@ -699,14 +699,16 @@ class PolicyEvaluation(PrivateEstimator):
         mechanism.widest()
         steps: dict[str, Any] = {"horizon": self.horizon, "lag": problem.lag}
         counts = extreme_counts(trajectories, self.gamma, problem.grid, mechanism.edges, **steps)
+        m = int(counts.to_float64()[0].sum())
 
         def sums(narrow: Problem) -> SufficientStatistics:
             found = sufficient_statistics(trajectories, self.gamma, **narrow.visits(), n_threads=self.n_threads)
-            if found.n_trajectories != int(counts.to_float64()[0].sum()):
+            if found.n_trajectories != m:
                 raise ValueError("trajectories gave others than the time before: both passes must read the same")
             return found
 
-        return Summed(mechanism, CountedReturns(counts, sums), public)
+        expected = Expected(0.0, m, "trajectories") if self.adjacency == "replace_one" else None
+        return Summed(mechanism, CountedReturns(counts, sums), public, expected)
 
     def _solve(self, mechanism: PolicyMechanism, found: Evaluated, public: _Public) -> Fitted:
         extra: dict[str, Any] = {} if found.value_std is None else {"value_std_": found.value_std}

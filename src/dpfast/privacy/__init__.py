@@ -29,7 +29,15 @@ from dpfast.privacy.gaussian import (
     scale_for_mu,
     split_mu,
 )
-from dpfast.privacy.guarantee import Adjacency, Calibration, Privacy, Unit, UnsoundCalibrationWarning, UtilityWarning
+from dpfast.privacy.guarantee import (
+    Adjacency,
+    Calibration,
+    LargeDeltaWarning,
+    Privacy,
+    Unit,
+    UnsoundCalibrationWarning,
+    UtilityWarning,
+)
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.objective import ObjectiveNoise, meets_its_claim, objective_delta, objective_noise, objective_scale
 from dpfast.privacy.picks import picks_delta, picks_range, split_with_picks
@@ -67,6 +75,7 @@ __all__ = [
     "Composition",
     "DonorNoise",
     "DonorObjectiveNoise",
+    "LargeDeltaWarning",
     "MomentScales",
     "ObjectiveNoise",
     "Privacy",

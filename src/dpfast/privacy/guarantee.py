@@ -29,6 +29,10 @@ class UtilityWarning(UserWarning):
     """Public sizes alone show that the answer will be mostly noise."""
 
 
+class LargeDeltaWarning(UserWarning):
+    """The public number of people shows that delta permits to publish somebody's record as it is."""
+
+
 class ReleasedUtilityWarning(UtilityWarning):
     """The releases show that the answer will be mostly noise: computed from them alone, it reveals nothing else."""
 

@@ -18,7 +18,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Fitted, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
 from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
@@ -300,7 +300,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             n_people = PairSums.people(sums, table.n_features)
             if n_people == 0:
                 raise ValueError("X has no rows: at least one is needed")
-        return Summed(mechanism, sums, _Public(low, high, n_people))
+        expected = None if n_people is None else Expected(0.0, n_people)
+        return Summed(mechanism, sums, _Public(low, high, n_people), expected)
 
     def _solve(self, mechanism: PairSums, found: FloatArray, public: _Public) -> Fitted:
         mean, variance, noise_of_variance, noise_of_mean = mechanism.moments(found, public.n_people)
