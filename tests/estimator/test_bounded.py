@@ -199,3 +199,52 @@ def test_the_number_of_people_is_used_where_it_is_public_only(adjacency, monkeyp
     MultiOutcomeRidge(1.0, 1e-6, **PRIVATE, adjacency=adjacency).fit(x, y, groups=np.arange(2000) // 2, max_rows=2)
     private_bounds(x, epsilon=1.0, adjacency=adjacency)
     assert told == ([2000, 1000, 2000] if adjacency == "replace_one" else [None] * 3)
+
+
+@pytest.mark.parametrize("people", [{}, {"groups": np.arange(20_000) // 2, "max_rows": 2}])
+@pytest.mark.parametrize("weights", [{}, {"sample_weight": np.ones(20_000)}])
+def test_outcomes_of_unlike_units_have_bounds_of_their_own(people, weights, tmp_path):
+    x, y = unit_table()
+    both = np.column_stack([y + 0.1, 1e4 * x[:, 1]])
+    more = {"max_weight": 1.0} if weights else {}
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=5.0, bound_y="private", random_state=0, **more)
+    model.fit(x, both, **people, **weights)
+    # Half an octave apart, and of the larger of a person's rows.
+    ratios = model.bound_y_ / np.quantile(abs(both), 0.99, axis=0)
+    assert ratios.shape == (2,)
+    assert np.all((ratios > 0.7) & (ratios < 2.0))
+    # As it would be in units of its own: the noise in one does not depend on the unit of another.
+    assert abs(model.coef_[0] - [0.5, 0.0, -0.8, 0.0]).max() < 0.05
+    assert model.coef_std_[1].max() / model.coef_std_[0].max() == pytest.approx(1e4, rel=0.7)
+    assert abs(model.coef_[1] - [0.0, 1e4, 0.0, 0.0]).max() < 500.0
+    model.save(tmp_path / "model.json")
+    again = MultiOutcomeRidge.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.bound_y_, model.bound_y_)
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    released = model.releases_[0]
+    assert released.values["sum"].shape[0] == 2
+    assert released.unit == ("person" if people else "row")
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_the_noise_of_bounds_is_for_as_many_histograms_as_a_person_is_in(adjacency):
+    x, y = unit_table(4_000)
+    both = np.column_stack([y, 1e3 * y, 1e-3 * y])
+    noise = [
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=5.0, bound_y="private", adjacency=adjacency, random_state=0)
+        .fit(x, outcomes)
+        .releases_[0]
+        .scales["sum"]
+        for outcomes in (y, both)
+    ]
+    assert noise[1] / noise[0] == pytest.approx(math.sqrt(3.0), rel=1e-6)
+
+
+def test_an_outcome_of_nothing_but_zeros_is_left_out():
+    x, y = unit_table()
+    with pytest.warns(UtilityWarning, match="show nobody beyond the noise in some histogram"):
+        model = MultiOutcomeRidge(1.0, 1e-6, bound_x=5.0, bound_y="private", random_state=0).fit(
+            x, np.column_stack([y, np.zeros(len(y))])
+        )
+    assert np.abs(model.coef_[1]).max() < 1e-9
+    assert abs(model.coef_[0] - [0.5, 0.0, -0.8, 0.0]).max() < 0.05

@@ -146,3 +146,26 @@ def test_groups_go_with_every_row_and_with_their_most_rows():
     dask_array = pytest.importorskip("dask.array")
     with pytest.raises(TypeError, match="Dask"):
         counts_of(dask_array.from_array(x), sizes=Sizes(rows=True), groups=np.arange(300), max_rows=1)
+
+
+def test_each_of_several_outcomes_is_counted_by_itself():
+    x, y = table()
+    sizes = Sizes(rows=True, outcomes=True, bins=BINS, each=2)
+    expected = histograms([codes_of(x, BINS, True).T, *(codes_of(column[:, None], BINS, True).T for column in y.T)])
+    assert sizes.n_histograms(D) == len(expected) == 3
+    for lay in TABLES.values():
+        np.testing.assert_array_equal(counts_of(x, lay(y), sizes=sizes), expected)
+    # A person with several rows is in one bin of each, that of the largest.
+    ids = np.arange(len(x)) // 3
+    largest = np.abs(y).reshape(-1, 3, 2).max(axis=1)
+    found = counts_of(x, y, sizes=sizes, groups=ids, max_rows=3)[1:]
+    np.testing.assert_array_equal(found, histograms([codes_of(one[:, None], BINS, True).T for one in largest.T]))
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=6, max_size=6))
+def test_nobody_moves_more_than_two_bins_of_each_outcome(entries):
+    one, other = np.array(entries).reshape(2, 3)
+    sizes = Sizes(outcomes=True, bins=BINS, each=3)
+    counts = [counts_of(np.ones((1, 1)), y[None], sizes=sizes) for y in (one, other)]
+    assert np.abs(counts[0]).sum(axis=1).tolist() == [1.0, 1.0, 1.0]
+    assert np.abs(counts[0] - counts[1]).sum() <= 6.0

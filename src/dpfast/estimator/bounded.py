@@ -11,6 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -70,7 +71,7 @@ class BoundedEstimator(PrivateEstimator):
 
     #: Where they are "private": what was found.
     bound_x_: float
-    bound_y_: float
+    bound_y_: float | FloatArray
     box_x_: FloatArray
 
     #: What "private" stands for while other parameters are checked.
@@ -96,6 +97,11 @@ class BoundedEstimator(PrivateEstimator):
             return Sizes("bound_x" in found, True, "box_x" in found)
         # Counts that are not 0 are at least 1; all above the declared bound are in the last bin.
         return Sizes(outcomes=True, bins=HalfOctaves(-1, math.ceil(2.0 * math.log2(most))))
+
+    @property
+    def _bounds_each_outcome(self) -> bool:
+        """Whether a bound is found for each of several outcomes, and not one for all."""
+        return False
 
     @abstractmethod
     def _measured(self, *data: Any) -> Measured:
@@ -177,6 +183,8 @@ class BoundedEstimator(PrivateEstimator):
                 return super()._prepared(privacy, source, *data)
             raise TypeError(f"X and Y must be tables that can be read twice with {self._named}, got an iterator")
         table = io.open_table(measured.X, measured.Y if sizes.outcomes else None)
+        if self._bounds_each_outcome and sizes.outcomes and table.n_outcomes > 1:
+            sizes = replace(sizes, each=table.n_outcomes)
         unit: Unit = "row" if measured.groups is None else "person"
         mechanism, rest = NoisySizes.within(privacy, self._is_gaussian, sizes, table.n_features, unit=unit)
         counts = size_counts(
@@ -214,7 +222,9 @@ class BoundedEstimator(PrivateEstimator):
             return
         for name in self._to_find | ({"bound_y"} if hasattr(self, "bound_y_") else set()):
             found = getattr(self, f"{name}_")
-            if name != "box_x":
+            if name == "bound_y" and isinstance(found, np.ndarray):
+                check.positives("bound_y_", found.tolist())
+            elif name != "box_x":
                 check.positive(f"{name}_", found)
             elif found.shape != (2, self.n_features_in_) or not np.all(found[0] <= found[1]):
                 raise ValueError("box_x_ must hold limits in order for every feature")

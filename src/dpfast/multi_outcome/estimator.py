@@ -87,7 +87,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         L2 norm of a row of outcomes, at most; longer ones are scaled onto it. Or the size of each outcome, at most, in
         their order or by name, ``{"days": 30.0, "cost": 10_000.0}``: larger ones are clipped to it, and outcomes are
         summed in units of their bounds, so that the noise in one does not depend on the unit of another. Names must be
-        the columns of Y. One for each is for mechanism "gaussian" without `n_subsample`.
+        the columns of Y. One for each is for mechanism "gaussian" without `n_subsample`; "private" finds these there.
     ridge : float or "auto", default "auto"
         Added to the diagonal of X'X (not divided by the number of rows). The choice of "auto" depends on the known
         noise and the released moments, and is 0 if epsilon is ``inf``. With `box_x` the ridge is added to the X'X of
@@ -167,8 +167,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         The penalty used (the largest over outcomes, for "independent"); in what units, `ridge` says.
     n_steps_ : int
         Residual steps that were made.
-    bound_x_, bound_y_, box_x_ : float, float and ndarray of shape (2, n_features)
-        The bounds found, if they are "private".
+    bound_x_, bound_y_, box_x_ : float, float or ndarray of shape (n_outcomes,), and ndarray of shape (2, n_features)
+        The bounds found, if they are "private"; of several outcomes one each, as `bound_y` says.
     outcome_names_in_ : ndarray of str
         Names of the outcomes, where Y has any.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
@@ -563,6 +563,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Whether every outcome has a bound of its own."""
         bound: Any = self.bound_y
         return hasattr(bound, "__len__") and not isinstance(bound, str) and getattr(bound, "ndim", 1) > 0
+
+    @property
+    def _bounds_each_outcome(self) -> bool:
+        return not self._is_of_paper
 
     def _outcomes(self, n_outcomes: int) -> OutcomeUnits:
         """Return how outcomes are bounded, and in what units they are summed."""

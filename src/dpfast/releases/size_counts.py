@@ -33,7 +33,8 @@ class FoundBounds(NamedTuple):
     """Bounds computed from a release; None for what was not counted."""
 
     rows: float | None
-    outcomes: float | None
+    #: Of several outcomes that were counted each by itself, an array.
+    outcomes: float | FloatArray | None
     box: tuple[FloatArray, FloatArray] | None
     #: Whether every histogram shows people beyond noise, on both sides; the box is (0, 0) for those that do not.
     are_certain: bool
@@ -85,9 +86,9 @@ class NoisySizes:
         outcomes' bound is at most a `declared` one, which only people whom the counts do not show are then beyond.
         """
         counts, bins, sizes = release.values["sum"], self.sizes.bins, self.sizes
-        rows, outcomes, box, are_certain = None, None, None, True
-        n_norms = sizes.rows + sizes.outcomes
-        of_norms = [one[bins.largest_code :] for one in counts[:n_norms]]
+        outcomes: float | FloatArray | None = None
+        rows, box, are_certain = None, None, True
+        of_norms = [one[bins.largest_code :] for one in counts[: sizes.rows + sizes.n_of_outcomes]]
         norms = [self._largest(one, people) for one in of_norms]
         # If no people are found, use bounds that reduce coefficients to nothing: the longest rows with a bin, the least
         # outcomes.
@@ -95,14 +96,15 @@ class NoisySizes:
             rows, are_certain = bins.size(bins.largest_code if norms[0] is None else norms[0]), norms[0] is not None
         if sizes.outcomes:
             if declared is None:
-                outcomes = bins.size(0 if norms[-1] is None else norms[-1])
-                are_certain &= norms[-1] is not None
+                several = [bins.size(place or 0) for place in norms[sizes.rows :]]
+                outcomes = np.array(several) if sizes.each else several[0]
+                are_certain &= None not in norms[sizes.rows :]
             else:
                 seen = self._last(self._without_zeros(of_norms[-1], people), share=0.0)
                 outcomes = min(declared, bins.size(max(seen.place, 1)))
         if sizes.entries:
             zero = 0 if nonnegative else bins.largest_code
-            entries = counts[n_norms:, bins.largest_code - zero :]
+            entries = counts[len(norms) :, bins.largest_code - zero :]
             pairs = zip(entries[: self.n_features], entries[-self.n_features :], strict=True)
             limits = [self._limits(*pair, people, zero) for pair in pairs]
             are_certain &= None not in limits

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
@@ -198,5 +199,6 @@ def private_bounds(
 
 def _found(mechanism: NoisySizes, release: Release, n_people: int | None, names: Sequence[str] | None) -> PrivateBounds:
     found = mechanism.found(release, n_people)
+    assert not isinstance(found.outcomes, np.ndarray)
     named = None if names is None else tuple(names)
     return PrivateBounds(found.rows, found.outcomes, found.box, found.are_certain, release, named)

@@ -36,16 +36,25 @@ _LEAST = np.iinfo(np.int16).min
 
 @dataclass(frozen=True)
 class Sizes:
-    """Which sizes are counted: norms of rows, norms of outcome rows, and entries of rows, each feature by itself."""
+    """Which sizes are counted: norms of rows, norms of outcome rows, and entries of rows, each feature by itself.
+
+    If `each` is above 0, there are so many outcomes, and each is counted by itself, by its absolute value.
+    """
 
     rows: bool = False
     outcomes: bool = False
     entries: bool = False
     bins: HalfOctaves = field(default_factory=HalfOctaves)
+    each: int = 0
 
     def n_histograms(self, n_features: int, *, several_rows: bool = False) -> int:
         """Count the histograms: in this order, and of people's several rows the least entries after the largest."""
-        return self.rows + self.outcomes + (n_features * (1 + several_rows) if self.entries else 0)
+        return self.rows + self.n_of_outcomes + (n_features * (1 + several_rows) if self.entries else 0)
+
+    @property
+    def n_of_outcomes(self) -> int:
+        """Number of histograms of outcomes."""
+        return (self.each or 1) if self.outcomes else 0
 
     def of(self, x: Rows, y: Rows | None) -> list[tuple[str, Rows, bool]]:
         """List what is counted of a block: the name of its table, its rows, and whether by their norms."""
@@ -53,7 +62,8 @@ class Sizes:
             raise ValueError("Y is needed: its rows' norms are to be counted")
         measured = [("X", x, True)] if self.rows else []
         if self.outcomes and y is not None:
-            measured.append(("Y", y, True))
+            columns = np.split(np.asarray(y), self.each, axis=1) if self.each else [y]
+            measured += [("Y", one, True) for one in columns]
         return measured + ([("X", x, False)] if self.entries else [])
 
 
