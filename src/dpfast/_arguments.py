@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -209,8 +210,18 @@ def text(name: str, value: object) -> str:
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:
     """Return one of the accepted words."""
     if not isinstance(value, str) or value not in accepted:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, accepted))}, got {value!r}")
+        near = nearest(value, accepted)
+        raise ValueError(f"{name} must be {' or '.join(map(repr, accepted))}, got {value!r}{near and f'; {near}'}")
     return value
+
+
+def nearest(given: object, accepted: Iterable[str]) -> str:
+    """Ask whether the accepted word that is nearest to a given one is meant; an empty text if none is near."""
+    if not isinstance(given, str):
+        return ""
+    folded = {one.casefold(): one for one in accepted}
+    near = difflib.get_close_matches(given.casefold(), folded, 1)
+    return f"did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def label(name: str, value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import inspect
 import json
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast import registry
+from dpfast._arguments import nearest
 from dpfast._documents import printed
 from dpfast.ledger import BudgetExceeded
 from dpfast.ledger import command as ledger_command
@@ -274,8 +274,7 @@ def _named(name: str, known: Mapping[str, Any]) -> str:
     """Return the kind of job by its name, or by the name of its estimator."""
     names = {kind.ESTIMATOR.__name__: key for key, kind in known.items()} | {key: key for key in known}
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        raise ValueError(f"there is no family {name!r}; {f'did you mean {near[0]!r}?' if near else ', '.join(known)}")
+        raise ValueError(f"there is no family {name!r}; {nearest(name, names) or ', '.join(known)}")
     return names[name]
 
 

@@ -426,7 +426,7 @@ def test_a_failed_fit_spends_nothing_and_keeps_the_estimator(route, value, place
         ({"refine": 1, "calibration": "paper"}, ValueError, "refine must be 0 or 'auto'"),
         ({"refine": 1, "n_subsample": 3}, ValueError, "refine must be 0 or 'auto'"),
         ({"box_x": 1.0}, TypeError, "box_x"),
-        ({"box_x": (0.0, 1.0, 2.0)}, TypeError, "box_x"),
+        ({"box_x": (0.0, 1.0, 2.0)}, ValueError, "box_x must be two: all lows, and all highs, got 3"),
         ({"box_x": (0.0, math.inf)}, ValueError, "box_x"),
         ({"box_x": (1.0, 0.0)}, ValueError, "box_x"),
         ({"box_x": (1.0, 1.0)}, ValueError, "box_x"),

@@ -15,8 +15,11 @@ from dpfast import (
     MultiOutcomeRidge,
     ObjectivePerturbationClassifier,
     ObjectivePerturbationRegressor,
+    PolicyEvaluation,
     Privacy,
     PrivateStandardScaler,
+    SparseRegression,
+    SyntheticControl,
     select,
 )
 from dpfast.io import Boolean, Category, Columns, Number
@@ -162,7 +165,7 @@ def test_a_scaler_and_a_selection_take_names():
         ({"bound_y": {"days": 30.0, "costs": 1.0}}, "bound_y has names that Y lacks: 'costs'"),
         ({"bound_y": {"days": -1.0, "cost": 1.0}}, r"bound_y\['days'\] must be positive"),
         ({"bound_y": {"days": 1e300, "cost": 1.0}}, r"bound_y\[0\] must lie between"),
-        ({"bound_y": [1.0, 2.0, 3.0]}, "bound_y must be a number, or one for each of 2 outcomes, got 3"),
+        ({"bound_y": [1.0, 2.0, 3.0]}, "bound_y must be one number, or one an outcome: 2, got 3"),
         ({"bound_y": []}, "bound_y must hold at least one"),
         ({"bound_y": [1.0, 2.0], "mechanism": "independent", "box_x": None, "bound_x": 1.0}, "no bou"),
     ],
@@ -289,3 +292,32 @@ def test_a_column_of_bounds_without_names_is_a_list():
         for bounds in (pd.Series([2.0, 10.0]), [2.0, 10.0])
     )
     np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: MultiOutcomeRidge(1.0, boundx=1.0, bound_y=1.0), "no parameter 'boundx'; did you mean 'bound_x'"),
+        (lambda: MultiOutcomeRidge.plan(9, 2, eps=1.0, bound_x=1.0), "no parameter 'eps'; did you mean 'epsilon'"),
+        (lambda: SyntheticControl(1.0, Bounds=2.0), "SyntheticControl has no parameter 'Bounds'; did you mean 'bound'"),
+        (lambda: PolicyEvaluation(1.0, gama=0.9), "PolicyEvaluation has no parameter 'gama'; did you mean 'gamma'"),
+        (lambda: SparseRegression(1.0, nonzero=2), "no parameter 'nonzero'; did you mean 'n_nonzero'"),
+        (lambda: SparseRegression(1.0, colour=2), "no parameter 'colour'; its parameters: epsilon, delta, .*n_nonzero"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_nearest(made, words):
+    with pytest.raises(TypeError, match=words):
+        made()
+
+
+def test_an_unknown_word_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match="got 'gausian'; did you mean 'gaussian'"):
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, mechanism="gausian").fit(np.eye(3), np.ones(3))
+    with pytest.raises(ValueError, match=r"or 'independent', got 'x'$"):
+        MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, mechanism="x").fit(np.eye(3), np.ones(3))
+
+
+@pytest.mark.parametrize("box", [[(0, 1)] * 3, np.zeros((3, 2)), (0, 1, 2)])
+def test_a_box_that_is_no_lows_and_highs_says_how_to_write_it(box):
+    with pytest.raises(ValueError, match="box_x must be two: all lows, and all highs, got 3; write limits by name"):
+        MultiOutcomeRidge(1.0, 1e-6, box_x=box, bound_y=1.0).fit(np.eye(3), np.ones(3))

@@ -34,7 +34,7 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import explains_bounds
+from dpfast.estimator.bounded import explains_parameters
 from dpfast.estimator.inputs import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
@@ -94,7 +94,7 @@ class _DistanceTo(SplitCost):
         return abs(math.log(convexity / self.convexity)) if deviation < math.inf else math.inf
 
 
-@explains_bounds
+@explains_parameters
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     """Differentially private linear classification by objective perturbation, or by noisy gradient descent.

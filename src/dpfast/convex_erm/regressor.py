@@ -26,7 +26,7 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import Measured, explains_bounds
+from dpfast.estimator.bounded import Measured, explains_parameters
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
@@ -48,7 +48,7 @@ from dpfast.statistics.rows import RowMap
 _LOW = 8.0
 
 
-@explains_bounds
+@explains_parameters
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     """Differentially private linear regression by objective perturbation, or by noisy descent.

@@ -32,18 +32,28 @@ from dpfast.statistics.sizes import Sizes, size_counts
 
 Class = TypeVar("Class", bound=type)
 
+#: Of required keywords, those whose absence is explained.
+_EXPLAINED = "bound", "box", "classes"
 
-def explains_bounds(cls: Class) -> Class:
-    """Make the error for a missing required keyword explain that keyword."""
+
+def explains_parameters(cls: Class) -> Class:
+    """Make the error for a missing bound explain it, and that for an unknown parameter name the nearest."""
     init: Any = cls.__init__  # type: ignore[misc]
+    known = signature(init).parameters
     needed = [
         name
-        for name, parameter in signature(init).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        for name, parameter in known.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+        and parameter.default is parameter.empty
+        and name.startswith(_EXPLAINED)
     ]
 
     @wraps(init)
     def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in kwargs:
+            if name not in known:
+                near = check.nearest(name, known) or f"its parameters: {', '.join(list(known)[1:])}"
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
         for name in needed:
             if name not in kwargs:
                 raise missing_bound(cls, name)

@@ -6,7 +6,6 @@ columns; they never name rows, counts or values of a table.
 
 from __future__ import annotations
 
-import difflib
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -727,11 +726,15 @@ def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
         raise ValueError(f"{part.label} has more than one column {name!r}")
     if part.families is None:
         # The first line of a text file may be a person's: none of it is quoted.
-        none = ", nor any other that is declared: it must name the columns just as they are declared, commas between"
-        others = "" if any(other in part.names for other in declared) else none
-        raise ValueError(f"{part.label} has no column {name!r} in its first line{others}")
+        if not any(other in part.names for other in declared):
+            raise ValueError(
+                f"{part.label} has none of the declared columns in its first line, which must name them letter by "
+                "letter, with commas between"
+            )
+        alike = any(isinstance(one, str) and one.strip().casefold() == name.strip().casefold() for one in part.names)
+        letters = ": one there has other capitals or spaces" if alike else ""
+        raise ValueError(f"{part.label} has no column {name!r} in its first line{letters}")
     strings = [other for other in part.names if isinstance(other, str)]
     shown = ", ".join(map(repr, strings[:20])) + (f" and {len(strings) - 20} more" if len(strings) > 20 else "")
-    near = difflib.get_close_matches(name, strings, 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{part.label} has no column {name!r}{hint}; its columns: {shown}")
+    near = check.nearest(name, strings)
+    raise ValueError(f"{part.label} has no column {name!r}{near and f' ({near})'}; its columns: {shown}")

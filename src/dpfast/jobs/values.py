@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+
+from dpfast._arguments import nearest
 
 Schema = dict[str, Any]
 #: Where a value stands in the file: names of tables, and its key.
@@ -48,7 +49,8 @@ class Values(ABC):
         """Return the converted value; if it does not fit, TypeError, or ValueError for words."""
         if not self.fits(value):
             kind = ValueError if isinstance(value, str) else TypeError
-            raise kind(f"{said(place)} must be {self.words}, got {_shown(value)}")
+            near = nearest(value, getattr(self, "accepted", ()))
+            raise kind(f"{said(place)} must be {self.words}, got {_shown(value)}{near and f'; {near}'}")
         return self.read(place, value)
 
 
@@ -337,10 +339,7 @@ def refuse_unknown(
     for key in given:
         if key in accepted:
             continue
-        hint = (elsewhere or {}).get(key)
-        if hint is None:
-            near = difflib.get_close_matches(key, accepted, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"accepted: {', '.join(accepted)}"
+        hint = (elsewhere or {}).get(key) or nearest(key, accepted) or f"accepted: {', '.join(accepted)}"
         raise ValueError(f"{section(place)} has an unknown key {key!r}; {hint}")
 
 

@@ -25,7 +25,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, warn
-from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
+from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
 from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.inputs import check_people, columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
@@ -65,7 +65,7 @@ class _Given(NamedTuple):
     gram: Gram
 
 
-@explains_bounds
+@explains_parameters
 @dataclass(eq=False, repr=False)
 class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private ridge regression of many outcomes on shared features.

@@ -44,7 +44,9 @@ class MultiOutcome(Kind):
         """Return the estimator's parameters; rows are bounded by their limits too."""
         parameters = with_box(given, data)
         if "bound_x" not in parameters and "box_x" not in parameters:
-            raise ValueError("[estimator] lacks the key 'bound_x', and there is no box that would bound the rows")
+            raise ValueError(
+                "nothing bounds the rows: declare low and high of every number in [features], or bound_x in [estimator]"
+            )
         if data.columns is not None and "n_subsample" in given:
             raise ValueError(
                 "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"

@@ -71,7 +71,7 @@ class OutcomeUnits:
     def of_each(cls, bounds: FloatArray, n_outcomes: int) -> OutcomeUnits:
         """Return those of outcomes with a bound each."""
         if bounds.shape != (n_outcomes,):
-            raise ValueError(f"bound_y must be a number, or one for each of {n_outcomes} outcomes, got {bounds.size}")
+            raise ValueError(f"bound_y must be one number, or one an outcome: {n_outcomes}, got {bounds.size}")
         return cls(math.sqrt(n_outcomes), bounds)
 
     def row_map(self, nonnegative: bool) -> RowMap | None:

@@ -20,6 +20,7 @@ from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn, warn_of_printed
+from dpfast.estimator.bounded import explains_parameters
 from dpfast.estimator.plan import Plan, least
 from dpfast.io.summaries import Estimates
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
@@ -79,6 +80,7 @@ class _Public(NamedTuple):
     has_tails: bool | None
 
 
+@explains_parameters
 @dataclass(eq=False, repr=False)
 class PolicyEvaluation(PrivateEstimator):
     """Differentially private value function of a policy, from trajectories that people followed under it.

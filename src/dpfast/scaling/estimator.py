@@ -19,7 +19,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_bounds
+from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
 from dpfast.estimator.inputs import columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
 from dpfast.kernels.half_octaves import HalfOctaves
@@ -43,7 +43,7 @@ class _Public(NamedTuple):
     n_people: int | None
 
 
-@explains_bounds
+@explains_parameters
 @dataclass(eq=False, repr=False)
 class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstimator):
     """Standardise features by differentially private means and standard deviations.

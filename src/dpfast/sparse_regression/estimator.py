@@ -25,7 +25,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, warn
-from dpfast.estimator.bounded import BoundedEstimator, Measured
+from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
@@ -76,6 +76,7 @@ _UNDECLARED = (
 _REHEARSAL_ROWS = 200
 
 
+@explains_parameters
 @dataclass(eq=False, repr=False)
 class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     """Differentially private linear regression on a few features, chosen privately among many.

@@ -262,7 +262,9 @@ _BOTH_WAYS = (
 
 def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the declared limits as two arrays of numbers, finite and in order."""
-    if not isinstance(box, tuple | list) or len(box) != 2:
+    if isinstance(box, tuple | list | np.ndarray) and len(box) != 2:
+        raise ValueError(f"box_x must be two: all lows, and all highs, got {len(box)}; {_BOTH_WAYS}")
+    if not isinstance(box, tuple | list):
         raise TypeError(
             "box_x must be limits by name, {name: (low, high)}, or a pair (low, high), each of one entry a feature, "
             f"got {type(box).__name__}"
@@ -274,10 +276,8 @@ def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     if not {low.size, high.size} <= {1, max(low.size, high.size)}:
         raise ValueError(f"box_x's low and high must have one length, got {low.size} and {high.size}")
     if not np.all(low <= high) or not np.any(low < high):
-        raise ValueError(
-            "box_x's low must be at most its high everywhere, and below it somewhere: it is (the least of all "
-            f"features, the largest of all features), not a pair for each; {_BOTH_WAYS}"
-        )
+        pairs = f": lows come first, and then highs, not a pair for each feature; {_BOTH_WAYS}" if low.ndim else ""
+        raise ValueError(f"box_x's low must be at most its high everywhere, and below it somewhere{pairs}")
     # Lists and tuples may be a pair for each of two features; arrays are columns of numbers.
     may_be_pairs = low.shape == high.shape == (2,) and low[0] < low[1] and high[0] < high[1]
     if may_be_pairs and not any(isinstance(side, np.ndarray) for side in box):
@@ -293,7 +293,7 @@ def limits_of(box: object, features: int) -> tuple[FloatArray, FloatArray]:
 
 def _broadcast(side: NDArray[Any], features: int) -> FloatArray:
     if side.ndim == 1 and len(side) != features:
-        raise ValueError(f"box_x must hold one entry for each of {features} features, got {len(side)}")
+        raise ValueError(f"box_x must have a low and a high for each of {features} features, got {len(side)} of each")
     return np.broadcast_to(side, (features,)).astype(np.float64)
 
 

@@ -23,6 +23,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
+from dpfast.estimator.bounded import explains_parameters
 from dpfast.estimator.completion import Waiting
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
@@ -102,6 +103,7 @@ class _Public(NamedTuple):
         return {"n_pre_": n_pre, "n_post_": self.n_post, "periods_": self.periods, "target_": self.target}
 
 
+@explains_parameters
 @dataclass(eq=False, repr=False)
 class SyntheticControl(Placebos, PrivateEstimator):
     """Differentially private synthetic control.
