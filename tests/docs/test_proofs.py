@@ -20,7 +20,8 @@ PAGES = [*sorted(FOLDER.glob("*.md")), ROOT / "docs" / "defects.md", ROOT / "doc
 LINK = re.compile(r"\[`([^`\]]+)`\]\(([^)]+)\)")
 
 # Names of privacy that no proof is about: words and warnings.
-WORDS = {"Adjacency", "Calibration", "Composition", "Privacy", "Unit", "UnsoundCalibrationWarning", "UtilityWarning"}
+WARNINGS = {"LargeDeltaWarning", "UnsoundCalibrationWarning", "UtilityWarning"}
+WORDS = {"Adjacency", "Calibration", "Composition", "Privacy", "Unit"} | WARNINGS
 
 
 def rows(page):

@@ -343,7 +343,7 @@ def test_what_is_written(frame, folder, capsys):
     assert main(["fit", str(write_job(folder, changed()))]) == 0
     said = capsys.readouterr().out
     assert said.startswith("spent epsilon 1, delta 1e-06, replace-one; wrote ")
-    assert "its guarantee is void, for anybody" in said
+    assert "so that it protects nobody" in said
     assert {path.name for path in (folder / "fit").iterdir()} == OUTPUTS
     assert left_behind(folder) == {"fit"}
     expected = fit_in_memory(frame)
@@ -357,7 +357,7 @@ def test_what_is_written(frame, folder, capsys):
     assert record(folder)["promised"] == record(folder)["budget"] | {"epsilon": {"float": "inf"}}
     report = (folder / "fit" / "report.md").read_text()
     assert "Privacy report" in report
-    assert "its guarantee is void, for anybody" in report
+    assert "so that it protects nobody" in report
     assert "in words" not in report
     # The seed takes the noise off: it is in no output, nor can it be found by trying digests.
     assert not any("random_state" in path.read_text() for path in (folder / "fit").iterdir())

@@ -209,12 +209,12 @@ def test_the_report_says_it_all_in_words():
     # Not what was spent, which is no promise where costs were chosen in view of results.
     assert "at most 7.39" in sound.report()
     for said in (sound.report(), repr(sound), sound._repr_html_()):
-        assert "if all costs were decided beforehand" in said
+        assert "if every analysis was decided before the first result was seen" in said
     assert "1.5 of 2" in repr(ledger)
 
 
 def test_the_report_says_that_releases_of_one_fit_are_not_added_up():
-    together = "those of one fit were calibrated together"
+    together = "a fit makes several, which share its cost"
     ledger = Ledger(Privacy(2.0, 1e-6))
     ledger.spend(release(0.5))
     assert together not in ledger.report()
@@ -239,8 +239,8 @@ def test_the_report_lists_steps_that_are_alike_in_one_line():
         "[10] other, step 1",
     ]
     assert sum("  [3] to [7] " in line for line in lines) == 1
-    assert [line for line in lines if line.startswith("  but")] == [
-        "  but          releases 3 to 7, each: its noise came from a seed: its guarantee is void, for anybody"
+    assert [line for line in lines if line.startswith("  void")] == [
+        "  void         releases 3 to 7, each: its noise came from a seed, so that it protects nobody"
     ]
 
 

@@ -259,7 +259,7 @@ def test_the_report_shows_the_limits_and_what_is_taken_of_them():
     ledger.spend(gaussian())
     report = ledger.report()
     assert "spent        epsilon 0.0548726, delta 0.0001" in report
-    assert "composition  gaussian: all that is released keeps to one of these limits" in report
+    assert "composition  gaussian: all releases together stay within one of two limits" in report
     assert "plain sums   epsilon 0.1 of 1, delta 1e-07 of 5e-05" in report
     assert "mu^2 0.0005854 of 0.07121, epsilon 0 of 0.1, delta 0 of 1e-05" in report
     assert "passed" not in report
@@ -280,7 +280,10 @@ def test_what_is_spent_is_said_where_epsilon_is_nothing():
     ledger = Ledger(Privacy(1.0, 0.5))
     ledger.spend(release(Privacy(0.1, 1e-7), mu=0.01))
     assert ledger.spent == Privacy.of_sum(0.0, 0.5, "replace_one")
-    assert "spent        epsilon 0, delta 0.5; if all costs were decided beforehand" in ledger.report()
+    assert (
+        "spent        epsilon 0, delta 0.5; if every analysis was decided before the first result was seen"
+        in ledger.report()
+    )
 
 
 def test_the_plot_shows_what_was_spent():

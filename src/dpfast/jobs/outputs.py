@@ -54,7 +54,7 @@ LEDGER = "ledger"
 AS_RELEASED = "error as released"
 
 #: What a job says that sets a seed.
-VOID = "The noise came from a seed: its guarantee is void, for anybody"
+VOID = "The noise came from a seed, so that it protects nobody"
 
 # What decides a digit of what is written, or how it is drawn.
 _LIBRARIES = ("dpfast", "numpy", "scipy", "scikit-learn")

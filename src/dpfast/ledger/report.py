@@ -23,14 +23,14 @@ from dpfast.privacy.pure import range_mu
 if TYPE_CHECKING:
     from dpfast.privacy.guarantee import Privacy
 
-_TOGETHER = "; those of one fit were calibrated together: the ledger counts its cost, not the sum of theirs"
+_TOGETHER = "; a fit makes several, which share its cost: their guarantees below do not add up to what was spent"
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")
 # Fewer of them are easier to read one by one.
 _FEW = 3
 #: Texts printed beside the guarantee, and beside the sum spent.
-OF_LIMITS = "by the limits in force, however costs were chosen"
-IF_BEFOREHAND = "if all costs were decided beforehand"
-_VOID = "no guarantee: what follows voids that of all releases together"
+OF_LIMITS = "holds even where an analysis was chosen in view of earlier results"
+IF_BEFOREHAND = "if every analysis was decided before the first result was seen"
+_VOID = "no guarantee for all releases together, for this reason:"
 
 
 def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterator[str]:
@@ -38,6 +38,11 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
     releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.totals.unit, limits.budget
     promise = promised(entries, limits)
     yield "Privacy report"
+    yield "  meaning      " + (_VOID if is_void(entries) else plain_words(promise))
+    for flaw, group in groupby(releases, key=lambda numbered: _flaw(numbered[1])):
+        if flaw:
+            numbers = [number for number, _ in group]
+            yield f"  void         release{_span(numbers)}: {flaw}"
     yield f"  neighbours   {NEIGHBOURS[budget.adjacency]}"
     if unit is not None:
         yield f"  unit         {UNITS[unit]}"
@@ -49,11 +54,6 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
     ):
         yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}{more}"
     yield from _sum_lines(Taken.of(entries.totals, limits))
-    yield "  meaning      " + (_VOID if is_void(entries) else plain_words(promise))
-    for flaw, group in groupby(releases, key=lambda numbered: _flaw(numbered[1])):
-        if flaw:
-            numbers = [number for number, _ in group]
-            yield f"  but          release{_span(numbers)}: {flaw}"
     for entry in entries.values():
         if entry.held:
             settled = "forfeit it" if entry.drawn else "forfeit it or give it back"
@@ -77,7 +77,7 @@ def _flaw(release: Release) -> str:
     """Say why a release has no guarantee; an empty text if it has one."""
     if not release.guaranteed:
         return "its printed calibration does not give what it claims"
-    return "its noise came from a seed: its guarantee is void, for anybody" if release.reproducible else ""
+    return "its noise came from a seed, so that it protects nobody" if release.reproducible else ""
 
 
 def _span(numbers: Sequence[int]) -> str:
@@ -101,7 +101,7 @@ def _sum_lines(taken: Taken) -> Iterator[str]:
     if own.gaussian is None or gaussian is None:
         yield "  composition  basic: epsilons add up, and deltas"
         return
-    yield "  composition  gaussian: all that is released keeps to one of these limits, fixed when the ledger was made"
+    yield "  composition  gaussian: all releases together stay within one of two limits, fixed when the ledger was made"
     for name, sums, most in (("plain sums", plain, own.plain), ("Gaussian", gaussian, own.gaussian)):
         square = f"mu^2 {float(sums.square):.4g} of {most.mu**2:.4g}, " if most.mu else ""
         of_epsilon = f"epsilon {sums.epsilon_up:.6g} of {most.epsilon:.6g}"
