@@ -205,9 +205,8 @@ def test_rows_of_targets_need_their_predictors():
         fitted.effect(target.drop("income"))
     with pytest.raises(ValueError, match="predictors must have been given"):
         SyntheticControl(1.0, 1e-6).fit(donors.iloc[:, 2:], 4).balance()
-    for method, arguments in (("fit_long", ("a", "b", "c", "d", 1)), ("fit_repeatedly", (4, 2))):
-        with pytest.raises(ValueError, match=f"predictors must not be given to {method}"):
-            getattr(model(), method)(donors, *arguments)
+    with pytest.raises(ValueError, match="predictors must not be given to fit_long"):
+        model().fit_long(donors, "a", "b", "c", "d", 1)
 
 
 def test_a_map_of_predictors_has_an_inverse():
@@ -218,3 +217,21 @@ def test_a_map_of_predictors_has_an_inverse():
         np.testing.assert_allclose(mapping.back(mapping(rows)), rows, rtol=1e-12)
         ends = mapping(np.array([[0.0, 20.0], [80.0, 60.0]]))
         np.testing.assert_allclose(ends, 3.0 + 2.0 * np.array([[least, 0.5 * least], [1.0, 0.5]]))
+
+
+@pytest.mark.parametrize("bound", [1.0, (-1.0, 3.0)])
+def test_moments_released_repeatedly_have_them_too(bound):
+    donors, target = panel(20_000)
+    options = {"bound": bound, "row_bound": None, "center": None, "ridge": 2.0}
+    (batch,) = model(**options).fit_repeatedly(donors, 1994, 40)
+    once = model(**options).fit(donors, 1994)
+    assert batch.section.rows == once._released.section.rows
+    assert batch.section.joint.scales == once._released.section.joint.scales
+    before = target.iloc[:6]
+    exact = model(math.inf, 0.0, **options).fit(donors, 1994).predict(before)
+    found = batch.predict(before)
+    assert found.shape == (40, once.n_post_)
+    # The noise of the mean of forty releases.
+    assert np.all(abs(found.mean(axis=0) - exact) < 5.0 * found.std(axis=0) / math.sqrt(40) + 0.01)
+    two = batch.predict(pd.DataFrame([before, before]))
+    np.testing.assert_allclose(two[:, 1], found)

@@ -332,7 +332,10 @@ class SyntheticControl(Placebos, PrivateEstimator):
             or (unless `observation_rate` is declared) lacks one.
         """
         self._check_order(frame, "frame")
-        self._check_no_predictors("fit_long", "take them to fit, as columns of a table with a row a donor")
+        if self._predictors:
+            raise ValueError(
+                "predictors must not be given to fit_long: take them to fit, as columns of a table with a row a donor"
+            )
 
         def read() -> tuple[io.Panel, ArrayLike]:
             return io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **self._may_lack)
@@ -394,7 +397,6 @@ class SyntheticControl(Placebos, PrivateEstimator):
             raise ValueError("bound must be given by its values to release moments repeatedly, got 'private'")
         if isinstance(self.center, str) and not self._center_is("auto"):
             raise ValueError(f"center must be given by its values to release moments repeatedly, got {self.center!r}")
-        self._check_no_predictors("fit_repeatedly", "fit takes them")
         if self.placebo_share is not None:
             raise ValueError("placebo_share must not be given to release moments repeatedly: donors are ranked once")
         repeats = check.positive_integer("repeats", repeats)
@@ -410,7 +412,8 @@ class SyntheticControl(Placebos, PrivateEstimator):
         mu = None if None in mus else compose_mu([one for one in mus if one is not None] * repeats)
         cost = Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)
         with reserve(self, cost, mu=mu) as reservation:
-            panel = io.open_panel(donors, n_pre, orientation=orientation, **self._may_lack)
+            options = {"orientation": orientation, "predictors": self._predictors.names} | self._may_lack
+            panel = io.open_panel(donors, n_pre, **options)
             values, public = self._read(lambda: (panel, None))
             every = [self._steps(one, public, repeatedly=True) for one in each]
             for steps in every:
@@ -424,8 +427,10 @@ class SyntheticControl(Placebos, PrivateEstimator):
                 RepeatedMoments(one.joint, repeats).release(exact, one.bound_to_rows(source), name) for one in sections
             ]
             pairs = list(zip(sections, releases, strict=True))
-            own = public.n_donors, rows.penalty(self.ridge)
-            waiting = Waiting(releases, lambda: tuple(CrossSectionBatch(*pair, *own) for pair in pairs))
+            n_donors, ridge, mapping = public.n_donors, rows.penalty(self.ridge), self._mapping
+            waiting = Waiting(
+                releases, lambda: tuple(CrossSectionBatch(*pair, n_donors, ridge, mapping) for pair in pairs)
+            )
             reservation.commit(*releases)
         completed: tuple[CrossSectionBatch, ...] = waiting.complete()
         return completed
@@ -703,10 +708,6 @@ class SyntheticControl(Placebos, PrivateEstimator):
     def _n_before(self) -> int:
         """Number of predictors and of periods before the intervention."""
         return len(self._predictors) + self.n_pre_
-
-    def _check_no_predictors(self, name: str, cure: str) -> None:
-        if self._predictors:
-            raise ValueError(f"predictors must not be given to {name}: {cure}")
 
     def _check_absent(self, *names: str) -> None:
         for name in names:

@@ -23,6 +23,7 @@ from dpfast.releases.moments import unpacked
 from dpfast.solvers.damped import DenoisedMoments, damped_solve, hidden_reach, noise_edge
 from dpfast.solvers.fieller import NoisyRatio
 from dpfast.synthetic_control.mechanism import CrossSection
+from dpfast.synthetic_control.predictors import PredictorMap
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
 _SIMULATIONS = 500
@@ -208,12 +209,15 @@ class CrossSectionBatch:
         Number of donors, None where it is private.
     ridge : float
         The paper's lambda, unless another is requested.
+    mapping : PredictorMap
+        The map of rows from the units of predictors to those of outcomes.
     """
 
     section: CrossSection
     release: Release
     n_donors: int | None
     ridge: float
+    mapping: PredictorMap
 
     @quiet
     def predict(self, target_pre: ArrayLike, ridge: float | None = None) -> FloatArray:
@@ -222,7 +226,7 @@ class CrossSectionBatch:
         Parameters
         ----------
         target_pre : array of shape (n_pre,) or (n_targets, n_pre)
-            Public outcomes before the intervention, in the units of the donors.
+            Public outcomes before the intervention, in the units of the donors, after their predictors, if any.
         ridge : float, optional
             The paper's lambda; by default the estimator's. Another one costs no further privacy.
 
@@ -232,7 +236,9 @@ class CrossSectionBatch:
         """
         rows = self.section.rows
         penalty = self.ridge if ridge is None else check.nonnegative("ridge", ridge)
-        pre = target_rows(target_pre, {"n_pre": rows.n_pre}, "target_pre")
+        names = self.mapping.predictors.names
+        pre = target_rows(target_pre, {"n_pre": rows.n_pre - len(names)}, "target_pre", predictors=names)
+        pre = self.mapping(pre)
         features = np.atleast_2d(rows.features(pre))
         xx, xy = self.section.moments(unpacked(self.release.values), self.n_donors)
         with single_threaded_blas():
