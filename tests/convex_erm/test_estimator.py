@@ -183,15 +183,14 @@ def test_a_generous_bound_on_counts_costs_little(adjacency):
         return np.mean([mean_poisson_deviance(y, model.predict(X)) for model in models]), *found
 
     constant = mean_poisson_deviance(y, np.full(len(y), y.mean()))
-    little, many, _ = losses(8.0)
-    assert many == {1}
+    little, *_ = losses(8.0)
     for bound_y in (100.0, 1000.0):
         loss, many, found = losses(bound_y)
         assert loss < min(constant, little + 0.2 * (constant - mean_poisson_deviance(y, np.exp(X @ [1.0, 0.0, -0.5]))))
         assert (many, found < 20.0) == ({2}, True)
     plans = [
-        ObjectivePerturbationRegressor.plan(3_000, 3, epsilon=1.0, bound_x=1.0, bound_y=bound, loss="poisson")
-        for bound in (8.0, 8.1)
+        ObjectivePerturbationRegressor.plan(3_000, 3, epsilon=1.0, bound_x=1.0, bound_y=8.0, loss=loss)
+        for loss in (PoissonLoss(8.0), "poisson")
     ]
     assert plans[0].expected_error < plans[1].expected_error
 
@@ -222,9 +221,9 @@ def test_a_named_loss_follows_the_units_of_the_outcome(loss):
     """What noise moves coefficients by is the same part of them."""
     X, y = table(200)
     moved, errors = [], []
-    for unit in (1.0, 1000.0):
+    for unit in (1.0, 1024.0):
         model = regressor(loss=loss, constraint=None, bound_y=unit, method="objective").fit(X, y * unit)
-        moved.append(model.releases_[0].scales["objective"] / model.ridge_ / unit)
+        moved.append(model.releases_[-1].scales["objective"] / model.ridge_ / unit)
         options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": unit, "loss": loss}
         for method in ("objective", "gradient"):
             errors.append(ObjectivePerturbationRegressor.plan(1000, 3, method=method, **options).expected_error)
@@ -390,7 +389,7 @@ def test_a_fit_by_descent_is_saved_and_solved_from_its_releases_alone(tmp_path):
     np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
     found = {name for name in vars(model) if name not in model.get_params()}
     kept = {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_", "_n_public"}
-    assert found == kept
+    assert found == kept | {"bound_y_"}
 
 
 def models():
@@ -571,7 +570,7 @@ def test_a_plan_foresees_the_error():
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
+@pytest.mark.parametrize("loss", ["squared", SmoothedHuber(0.25), "logistic"])
 def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, fit_intercept, monkeypatch):
     """A single row at its bound, as it enters the loss: neither noise nor solver may take it for shorter."""
     taken = []
@@ -589,7 +588,7 @@ def test_rows_with_their_intercept_are_within_the_bound_that_noise_is_for(loss, 
     ((bounds, function),) = taken
     origin = np.zeros((2, bounds.n_features))
     # The gradient at 0 is the slope there times the row.
-    slope = 0.5 if loss != "huber" else SmoothedHuber(0.25).derivative(np.zeros(1), np.array([0.5]))[0]
+    slope = 0.5 if isinstance(loss, str) else loss.derivative(np.zeros(1), np.array([0.5]))[0]
     length = np.linalg.norm(function.gradient(origin)[0]) / abs(slope)
     # The constant feature is the power of two nearest to a quarter of the bound on rows, or twice that in a ball of 2.
     constant = 0.25 if loss == "logistic" else 0.5

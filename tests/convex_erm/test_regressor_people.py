@@ -38,7 +38,7 @@ def test_it_learns_and_records_persons(adjacency, loss):
     assert fitted.privacy_spent_ == Privacy(2.0, 1e-6, adjacency)
     assert {release.unit for release in fitted.releases_} == {"person"}
     # Under either relation, as a replaced person may have more rows or fewer.
-    assert "numbers of people and rows" in fitted.releases_[0].name
+    assert "numbers of people and rows" in fitted.releases_[1].name
     with pytest.raises(ValueError, match="unit must be the ledger's"):
         model(adjacency=adjacency, loss=loss, ledger=ledger).fit(x, y)
 

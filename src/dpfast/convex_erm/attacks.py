@@ -28,7 +28,15 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Query, answered
-from dpfast.solvers import CallableLoss, CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHuber
+from dpfast.solvers import (
+    CallableLoss,
+    CappedLogisticLoss,
+    L2Ball,
+    LogisticLoss,
+    PoissonLoss,
+    SmoothedHuber,
+    SmoothedQuantile,
+)
 from dpfast.statistics import Gram
 from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import Sizes
@@ -116,9 +124,13 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         squared,
         huber,
         Minimised(
-            "quantile", regressor, _quantile, {"loss": "quantile", "bound_y": 5.0, "method": "objective"}, outcome=5.0
+            "quantile",
+            regressor,
+            _quantile,
+            {"loss": SmoothedQuantile(0.5, 0.625), "bound_y": 5.0, "method": "objective"},
+            outcome=5.0,
         ),
-        Minimised("Poisson loss", regressor, _rate, {"loss": "poisson", "bound_y": 5.0} | near, outcome=5.0),
+        Minimised("Poisson loss", regressor, _rate, {"loss": PoissonLoss(5.0), "bound_y": 5.0} | near, outcome=5.0),
         Minimised("logistic loss", classifier, _logistic, {"loss": "logistic"} | near),
         Minimised("capped logistic loss", classifier, _capped, {"loss": CappedLogisticLoss(0.25)} | near),
         hinge,

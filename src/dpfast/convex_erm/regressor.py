@@ -29,10 +29,11 @@ from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import Measured, explains_parameters
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
+from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.score_regression import ScoreLoss
-from dpfast.releases.size_counts import NoisySizes
+from dpfast.releases.size_counts import FEW, Lowered, NoisySizes
 from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     CallableLoss,
@@ -43,9 +44,6 @@ from dpfast.solvers import (
     SquaredLoss,
 )
 from dpfast.statistics.rows import RowMap
-
-#: A declared bound on counts up to which a smaller one gains little.
-_LOW = 8.0
 
 
 @explains_parameters
@@ -69,9 +67,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
         hundred.
     bound_y : float or "private"
-        Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0. With
-        ``loss="poisson"`` and a bound above 8, a smaller one is found within the budget as "private" ones are: noise is
-        in proportion to it.
+        Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0. With the losses
+        "huber", "quantile" and "poisson" a smaller one is found within the budget as "private" ones are, because noise
+        and smoothing are in proportion to it. A loss of dpfast.solvers keeps the declared one.
     loss : {"squared", "huber", "quantile", "poisson"} or GeneralisedLinearLoss, default "squared"
         "squared": (y - x'theta)^2/2, for means. Those with a bounded slope need no constraint, and mostly less noise:
         "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians,
@@ -204,7 +202,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         def columns() -> dict[str, Any]:
             return columns_of(X) | outcomes_of(X, y)
 
-        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns)
+        reads_once = self._in_order()._may_be_lower is not None and (is_read_once(X) or is_read_once(y))
+        opened = self._held if reads_once else None
+        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns, opened=opened)
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -277,10 +277,19 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return cls._planned(Asked(n, n_features, target, spread, score, "the outcomes' bound", max_rows), parameters)
 
     @property
-    def _may_be_lower(self) -> float | None:
-        if self.calibration != "sound" or self.loss != "poisson" or isinstance(self.bound_y, str):
+    def _may_be_lower(self) -> Lowered | None:
+        is_given = self.calibration != "sound" or isinstance(self.bound_y, str)
+        if is_given or self.loss not in ("huber", "quantile", "poisson"):
             return None
-        return float(self.bound_y) if self.bound_y > _LOW else None
+        # Means of counts are moved by what is clipped, others' minimisers hardly.
+        bound = float(self.bound_y)
+        return Lowered(bound, 0.0, least=1.0) if self.loss == "poisson" else Lowered(bound, FEW)
+
+    def _held(self, X: Any, y: Any, *owners: Any) -> tuple[Any, ...]:
+        """Hold rows that can be read once, in which a bound is looked for first."""
+        rows, outcomes = self._opened(X, y).whole()
+        assert outcomes is not None
+        return rows, outcomes[:, 0], *owners
 
     def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
         measured = super()._measured(X, y, groups, max_rows)

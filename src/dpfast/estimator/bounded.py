@@ -7,7 +7,6 @@ of the budget.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -25,9 +24,8 @@ from dpfast.estimator.base import Prepared, PrivateEstimator
 from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.inputs import check_people, in_order_of, limits_by_name
 from dpfast.io.blocks import is_read_once
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy, Unit
-from dpfast.releases.size_counts import NoisySizes
+from dpfast.releases.size_counts import Lowered, NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
 
 Class = TypeVar("Class", bound=type)
@@ -94,7 +92,7 @@ class BoundedEstimator(PrivateEstimator):
         return {name for name, value in values.items() if isinstance(value, str) and value == "private"}
 
     @property
-    def _may_be_lower(self) -> float | None:
+    def _may_be_lower(self) -> Lowered | None:
         """A declared bound of outcomes of which a smaller one is looked for, because the noise is in proportion."""
         return None
 
@@ -105,8 +103,7 @@ class BoundedEstimator(PrivateEstimator):
             return Sizes("bound_x" in found, "bound_y" in found, "box_x" in found)
         if found:
             return Sizes("bound_x" in found, True, "box_x" in found)
-        # Counts that are not 0 are at least 1; all above the declared bound are in the last bin.
-        return Sizes(outcomes=True, bins=HalfOctaves(-1, math.ceil(2.0 * math.log2(most))))
+        return most.sizes
 
     @property
     def _bounds_each_outcome(self) -> bool:
@@ -184,19 +181,19 @@ class BoundedEstimator(PrivateEstimator):
         return " and ".join(f"{name}='private'" for name in sorted(self._to_find))
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
-        to_find, sizes = self._to_find, self._sizes()
+        sizes = self._sizes()
         if not (sizes.rows or sizes.outcomes or sizes.entries):
             return super()._prepared(privacy, source, *data)
         measured = self._measured(*data)
         if is_read_once(measured.X) or is_read_once(measured.Y):
-            if not to_find:
-                return super()._prepared(privacy, source, *data)
             raise TypeError(f"X and Y must be tables that can be read twice with {self._named}, got an iterator")
         table = io.open_table(measured.X, measured.Y if sizes.outcomes else None)
         if self._bounds_each_outcome and sizes.outcomes and table.n_outcomes > 1:
             sizes = replace(sizes, each=table.n_outcomes)
         unit: Unit = "row" if measured.groups is None else "person"
         mechanism, rest = NoisySizes.within(privacy, self._is_gaussian, sizes, table.n_features, unit=unit)
+        # What a table is refused for is said before anything is drawn, whatever the bounds on its rows will be.
+        self._stand_in()._sum(rest, source, *data)
         counts = size_counts(
             table,
             sizes,
@@ -206,8 +203,6 @@ class BoundedEstimator(PrivateEstimator):
             max_rows=measured.max_rows,
             n_threads=self.n_threads,
         )
-        # What a table is refused for is said before anything is drawn, whatever the bounds on its rows will be.
-        self._stand_in()._sum(rest, source, *data)
         # Public under replace-one: every histogram has everybody in it.
         n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
         release = mechanism.noise.release(counts, source, f"{type(self).__name__}: counts of people by size")

@@ -11,12 +11,14 @@ The next mechanism is a release of its own: `NoisySum.counts_within` divides the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
+from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.noisy_sum import NoisySum
@@ -27,6 +29,8 @@ from dpfast.statistics.sizes import Sizes
 SHARE = 0.1
 #: Share of people that a bound may clip.
 FEW = 0.01
+#: Half-octaves below a declared bound among which a smaller one is looked for.
+_TOLD_APART = 40
 
 
 class FoundBounds(NamedTuple):
@@ -49,6 +53,24 @@ class FoundBounds(NamedTuple):
             return self.box
         high = np.full_like(self.box[1], self.widest)
         return (np.zeros_like(high) if self.nonnegative else -high), high
+
+
+class Lowered(NamedTuple):
+    """A declared bound of outcomes of which a smaller one is looked for, and the share of people it may clip."""
+
+    bound: float
+    share: float
+    #: Least size of an outcome that is not 0.
+    least: float = 0.0
+
+    @property
+    def sizes(self) -> Sizes:
+        """Sizes to count: all above the bound are in the last bin."""
+        last = math.ceil(2.0 * math.log2(self.bound))
+        first = max(last - _TOLD_APART, -800)
+        if self.least > 0.0:
+            first = min(max(first, math.ceil(2.0 * math.log2(self.least)) - 1), last - 1)
+        return Sizes(outcomes=True, bins=HalfOctaves(first, last))
 
 
 @dataclass(frozen=True)
@@ -78,12 +100,12 @@ class NoisySizes:
         return cls(sizes, n_features, own), rest
 
     def found(
-        self, release: Release, people: int | None, *, nonnegative: bool = False, declared: float | None = None
+        self, release: Release, people: int | None, *, nonnegative: bool = False, declared: Lowered | None = None
     ) -> FoundBounds:
         """Return the bounds computed from the noisy counts.
 
         `people` is their number if it is public, else None; `nonnegative` says that entries are known to be so. The
-        outcomes' bound is at most a `declared` one, which only people whom the counts do not show are then beyond.
+        outcomes' bound is at most a `declared` one.
         """
         counts, bins, sizes = release.values["sum"], self.sizes.bins, self.sizes
         outcomes: float | FloatArray | None = None
@@ -100,8 +122,8 @@ class NoisySizes:
                 outcomes = np.array(several) if sizes.each else several[0]
                 are_certain &= None not in norms[sizes.rows :]
             else:
-                seen = self._last(self._without_zeros(of_norms[-1], people), share=0.0)
-                outcomes = min(declared, bins.size(max(seen.place, 1)))
+                seen = self._last(self._without_zeros(of_norms[-1], people), declared.share)
+                outcomes = min(declared.bound, bins.size(max(seen.place, 1)))
         if sizes.entries:
             zero = 0 if nonnegative else bins.largest_code
             entries = counts[len(norms) :, bins.largest_code - zero :]
