@@ -278,8 +278,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     @property
     def _may_be_lower(self) -> Lowered | None:
-        is_given = self.calibration != "sound" or isinstance(self.bound_y, str)
-        if is_given or self.loss not in ("huber", "quantile", "poisson"):
+        if self.calibration != "sound" or self._to_find or self.loss not in ("huber", "quantile", "poisson"):
             return None
         # Means of counts are moved by what is clipped, others' minimisers hardly.
         bound = float(self.bound_y)

@@ -93,17 +93,13 @@ class BoundedEstimator(PrivateEstimator):
 
     @property
     def _may_be_lower(self) -> Lowered | None:
-        """A declared bound of outcomes of which a smaller one is looked for, because the noise is in proportion."""
+        """A declared bound of outcomes of which a smaller one is looked for; not with others that are to be found."""
         return None
 
     def _sizes(self) -> Sizes:
         """Return what is to be counted."""
         found, most = self._to_find, self._may_be_lower
-        if most is None:
-            return Sizes("bound_x" in found, "bound_y" in found, "box_x" in found)
-        if found:
-            return Sizes("bound_x" in found, True, "box_x" in found)
-        return most.sizes
+        return Sizes("bound_x" in found, "bound_y" in found, "box_x" in found) if most is None else most.sizes
 
     @property
     def _bounds_each_outcome(self) -> bool:
