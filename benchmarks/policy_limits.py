@@ -86,6 +86,32 @@ def branches(**options):
     return World(transitions, np.eye(9)[0], np.r_[0.2, rng.uniform(0.5, 1, 4), rng.uniform(0, 0.3, 4)], **options)
 
 
+def grid(columns, rows, slip, **options):
+    """Right or down, at times the other way; a reward in the last corner ends it, and a hole in the middle does."""
+    transitions = np.zeros((rows * columns, rows * columns))
+    for row, column in itertools.product(range(rows), range(columns)):
+        for (down, right), share in zip(
+            ((0, 1), (1, 0), (0, -1), (-1, 0)), np.repeat([1 - slip, slip], 2), strict=True
+        ):
+            to = min(max(row + down, 0), rows - 1), min(max(column + right, 0), columns - 1)
+            transitions[row * columns + column, to[0] * columns + to[1]] += share / 2
+    transitions[-1] = transitions[rows // 2 * columns + columns // 2] = 0.0
+    return World(transitions, np.eye(len(transitions))[0], np.eye(len(transitions))[-1], **options)
+
+
+def arms(n_states, **options):
+    """One step, of a reward by its state, or seldom another."""
+    alike = np.full(n_states, 1 / n_states)
+    return World(0.3 * np.tile(alike, (n_states, 1)), alike, np.linspace(0.1, 0.9, n_states), **options)
+
+
+def cycle(n_states, ahead, **options):
+    """Ahead or not, in a circle that begins anywhere; a third of it pays."""
+    transitions = ahead * np.roll(np.eye(n_states), 1, axis=1) + (1 - ahead) * np.eye(n_states)
+    pays = (np.arange(n_states) < n_states // 3).astype(float)
+    return World(transitions, np.full(n_states, 1 / n_states), pays, **options)
+
+
 def _options(gamma, horizon, **ranges):
     return {"gamma": gamma, "horizon": horizon} | ranges
 
@@ -153,6 +179,14 @@ JUDGED = {
     "four chains, range too narrow": chain(
         4, 0.5, 1.0, chains=4, options=_options(0.95, 40, return_range=(0.0, 0.7)), is_good=False
     ),
+    "grid": grid(5, 4, 0.3, options=_options(0.95, 60, **UNIT), is_good=True),
+    "grid, cut": grid(4, 4, 0.3, options=_options(0.95, 8, **UNIT), is_good=False),
+    "chain of 15": chain(15, 0.3, 1.0, options=_options(0.97, 60, **UNIT), is_good=True),
+    "chain of 15, cut": chain(15, 0.3, 1.0, options=_options(0.97, 20, **UNIT), is_good=False),
+    "arms": arms(10, options=_options(0.9, 20), is_good=True, drawn="1 or 0"),
+    "cycle": cycle(9, 0.7, options=_options(0.9, 30), is_good=True),
+    "cycle, cut": cycle(9, 0.7, options=_options(0.95, 12), is_good=False),
+    "cycle, range too narrow": cycle(9, 0.7, options=_options(0.9, 30, return_range=(0.0, 5.0)), is_good=False),
 }
 
 

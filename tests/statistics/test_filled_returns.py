@@ -1,6 +1,7 @@
 """Filled first-visit returns: equal to the definition, bounded a person, the same for any split, person by person."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ KINDS = {
     "but for a lag": FilledReturns(GAMMA, HORIZON, 2, GRID, True),
     "without a horizon": FilledReturns(GAMMA, None, 0, GRID, True),
     "without tails": FilledReturns(GAMMA, None, 0, GRID, False),
+    "by last state": FilledReturns(GAMMA, HORIZON, 1, GRID, True, by_end=True),
+    "by last state, without a horizon": FilledReturns(GAMMA, None, 0, GRID, True, by_end=True),
 }
 # A reach below the largest distance, and one that no float of 53 bits divides exactly.
 RESIDUALS = Residuals(tail=1.7, center=-(GRID.largest // 7), reach=GRID.largest / 3.3)
@@ -42,15 +45,19 @@ def walks_at_random(rng, n=30, *, flags=True):
 
 
 def visits_of(walks, returns, tail):
-    """For each trajectory its first visits that count: states, filled returns within the range, discounts; by hand."""
+    """For each trajectory its first visits that count: states, filled returns within the range, discounts; by hand.
+
+    By last state its value is all that is cut: the last reward with what comes after.
+    """
     for i, (states, rewards) in enumerate(episodes_of(walks)):
         length, horizon = len(states), math.inf if returns.horizon is None else returns.horizon
         cut = length >= horizon if walks.truncated is None else bool(walks.truncated[i]) or length > horizon
         counted = int(min(length, horizon))
+        seen = counted - 1 if cut and returns.by_end else counted
         found = {}
         for t in range(counted if returns.horizon is None else min(counted, returns.horizon - returns.lag)):
-            collected = sum(GAMMA ** (k - t) * rewards[k] for k in range(t, counted))
-            discount = GAMMA ** (counted - t) if cut and returns.has_tails else 0.0
+            collected = sum(GAMMA ** (k - t) * rewards[k] for k in range(t, seen))
+            discount = GAMMA ** (seen - t) if cut and returns.has_tails else 0.0
             value = float(np.clip(collected + discount * tail, GRID.low, GRID.high))
             found.setdefault(int(states[t]), (value, discount))
         yield found
@@ -62,8 +69,8 @@ def test_sums_over_visits_are_what_they_are_defined_as(kind, flags):
     returns, clip = KINDS[kind], 1.6
     walks = walks_at_random(np.random.default_rng(1), flags=flags)
     rows = 4 if returns.has_tails else 3
-    expected = np.zeros((rows, N_STATES))
-    for found in visits_of(walks, returns, RESIDUALS.tail):
+    expected, ends = np.zeros((rows, N_STATES)), np.zeros((N_STATES if returns.by_end else 0, N_STATES))
+    for found, (states, _) in zip(visits_of(walks, returns, RESIDUALS.tail), episodes_of(walks), strict=True):
         y = {
             s: np.clip((value - GRID.middle - RESIDUALS.center * GRID.unit) / (RESIDUALS.reach * GRID.unit), -1.0, 1.0)
             for s, (value, _) in found.items()
@@ -71,7 +78,10 @@ def test_sums_over_visits_are_what_they_are_defined_as(kind, flags):
         scale = min(1.0, clip / math.sqrt(sum(1.0 + one**2 for one in y.values())))
         for s, (_, discount) in found.items():
             expected[:, s] += scale * np.array([1.0, y[s], y[s] ** 2 / 4.0, discount / 4.0])[:rows]
-    assert state_sums(walks, returns, RESIDUALS, clip).to_float64() == pytest.approx(expected, abs=1e-7)
+            if returns.by_end:
+                ends[states[: returns.horizon][-1], s] += scale * discount / 4.0
+    found = state_sums(walks, returns, RESIDUALS, clip).to_float64()
+    assert found == pytest.approx(np.vstack([expected, ends]), abs=1e-7)
 
 
 @pytest.mark.parametrize("flags", [True, False])
@@ -90,7 +100,7 @@ def test_means_are_what_they_are_defined_as(kind, flags):
         for i in range(len(walks)):
             one = walks[[i]]
             steps = Trajectories(np.arange(one.n_steps), one.rewards, one.offsets, 8, truncated=one.truncated)
-            every = FilledReturns(GAMMA, HORIZON, 0, GRID, True)
+            every = FilledReturns(GAMMA, HORIZON, 0, GRID, True, returns.by_end)
             (found,) = visits_of(steps, every, GRID.middle)
             own = [found[t] for t in range(first, last) if t in found]
             if own:
@@ -131,11 +141,12 @@ def test_people_beyond_the_range_are_counted_by_how_far_whatever_their_tails_are
     tail = GRID.high if sign > 0.0 else GRID.low
     assert distance_counts(walks, returns, tail, 0, edges).to_float64()[0].tolist() == [1.0, 1.0, 1.0, 1.0, 2.0]
     if returns.has_tails:
-        # They went on: the tail adds a discount of .8 times an end, and may be worth the other one.
+        # They went on: the tail adds a discount of .8 times an end, and may be worth the other one; or is all there is.
         cut = Trajectories(np.zeros(6, int), rewards, np.arange(7), N_STATES, truncated=np.ones(6, bool))
         least = [sign * (reward + GAMMA * (GRID.low if sign > 0.0 else GRID.high) - end) / 2.5 for reward in rewards]
         beyond = np.bincount(np.searchsorted(BEYOND, [one for one in least if one > 0.0]), minlength=4)
         expected = [float(sum(one <= 0.0 for one in least)), *beyond.astype(float)]
+        expected = [6.0, 0.0, 0.0, 0.0, 0.0] if returns.by_end else expected
         assert distance_counts(cut, returns, tail, 0, edges).to_float64()[0].tolist() == expected
 
 
@@ -181,9 +192,10 @@ def test_the_bound_of_sums_is_attained():
     returns = FilledReturns(1.0 - 1e-9, 1, 0, GRID, True)
     at_tail = Residuals(tail=GRID.middle, center=0, reach=float(GRID.largest))
     cut = Trajectories([0], [0.0], [0, 1], 1, truncated=[True])
-    assert np.linalg.norm(state_sums(cut, returns, at_tail, 0.5).to_float64()) == pytest.approx(
-        state_sum_bound(returns, 0.5, 1), rel=1e-6
-    )
+    for each in (returns, replace(returns, by_end=True)):
+        assert np.linalg.norm(state_sums(cut, each, at_tail, 0.5).to_float64()) == pytest.approx(
+            state_sum_bound(each, 0.5, 1), rel=1e-6
+        )
     whole = KINDS["without tails"]
     far = Residuals(tail=0.0, center=0, reach=float(whole.half))
     ends = Trajectories([0], [GRID.high], [0, 1], 1)

@@ -13,9 +13,10 @@ The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by s
   reach of returns in the same way, unless people are too few to locate the returns. People with returns beyond the
   declared range are in bins of their own, by how far beyond: their values are clipped, and limits say so.
 4. *Sums*: over people and the states they visit, of 1, of returns, of their squares and of discounts of truncated
-  tails. A person's part is scaled to keep visits and returns within C (`dpfast.statistics.filled_returns`). No two
-  people's parts have a negative product in any state: one who takes another's place moves the sums by sqrt(2) times the
-  bound.
+  tails; of up to 64 states (`_MOST_ENDS`) these discounts also by the last state of the trajectory, which tells what
+  the tails are worth. A person's part is scaled to keep visits and returns within C
+  (`dpfast.statistics.filled_returns`). No two people's parts have a negative product in any state: one who takes
+  another's place moves the sums by sqrt(2) times the bound.
 
 A stage adapts only to earlier releases and public numbers, and is fixed before trajectories are read again. Each
 release is calibrated for its part as if it were alone: whatever was released before, counts move by one bin or two,
@@ -61,15 +62,19 @@ _MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
 _TOLD = 0.15
 # Most half-octaves for numbers of visits, and for distances.
 _VISIT_BINS, _DISTANCE_BINS = 24, 12
+# Most states of which the last ones of truncated trajectories are released.
+_MOST_ENDS = 64
 # How far the late return is from the pooled one, in half widths, as a guess.
 _LATER = 0.1
 # Squared norms that a visit may add, 1 for the visit and the rest for its return, and the usual one.
 _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 # As planned: how far returns reach, over half the range, in standard deviations; how far apart values are,
 # in those of returns; by how much of that what fills tails is off, in squares; and the noise of uneven visits.
-_REACHED, _BETWEEN, _TAILS, _WORSE = 5.0, 0.55, 0.1, 1.2
+_REACHED, _BETWEEN, _TAILS, _WORSE = 20.0, 0.5, 0.2, 1.3
 # The variance of a known value.
 _EXACT = 1e-12
+# Least part of the squared spread of returns that is within states, as planned.
+_LEAST_WITHIN = 0.1
 # Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
 # bin, and in all.
 _ONE_BIN, _ALL_BINS = 3.2, 2.3
@@ -122,7 +127,10 @@ class StagedVisits(PolicyMechanism):
         problem = run.problem
         # Refuse more visits than norms of them are computed for.
         visit_bounds(problem.n_states, **problem.visits())
-        returns = FilledReturns(run.gamma, problem.horizon, problem.lag, problem.grid, has_tails)
+        by_end = has_tails and problem.n_states <= _MOST_ENDS and problem.horizon != 1
+        # A visit at the horizon is worth the value of its own state, and tells nothing.
+        lag = max(problem.lag, 1) if by_end and problem.horizon is not None else problem.lag
+        returns = FilledReturns(run.gamma, problem.horizon, lag, problem.grid, has_tails, by_end)
         return cls(run, privacy, returns, None if privacy.adjacency == "add_remove" else m)
 
     @cached_property
@@ -219,7 +227,7 @@ class StagedVisits(PolicyMechanism):
     def _sums(self, part: Privacy, clip: float) -> NoisySum:
         """Return the noise of the sums."""
         bound = state_sum_bound(self.returns, clip, self.problem.most_visited)
-        shape = 4 if self.returns.has_tails else 3, self.problem.n_states
+        shape = self.returns.n_sums(self.problem.n_states), self.problem.n_states
         return NoisySum.moved_by(part, math.sqrt(2.0) * bound * ROUND_UP, bound, shape)
 
     def _told(
@@ -237,7 +245,7 @@ class StagedVisits(PolicyMechanism):
         filled = (residuals.tail - grid.middle) / returns.half_width
         whole = (-1.0 - center) / reach, (1.0 - center) / reach
         found = fitted_values(
-            StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small),
+            StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small, sums[4:] / SMALL_PART),
             (max(whole[0], -1.0), min(whole[1], 1.0)),
             whole,
             Earlier(about(centered.pooled), about(centered.tail), centered.discount, (filled - center) / reach),
@@ -257,25 +265,30 @@ class StagedVisits(PolicyMechanism):
         share = 0.5 * self.problem.most_visited / self.problem.n_states if visited is None else visited
         return float(self._planned(m, np.array(share))[0][0])
 
-    def planned_error(self, m: int, visited: FloatArray, spread: float) -> float:
-        """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
+    def planned_error(self, m: int, visited: FloatArray, spread: float, between: float | None) -> float:
+        """Expect the error of shrunk values, for guesses of visits, of the spread of returns, and of that of values.
 
-        `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
-        far apart as returns, whose distances are some standard deviations. Errors of noise and sampling are shrunk
-        accordingly. The error of filled tails is the spread of values; that of the pooled return is its noise in the
-        sums and in the means.
+        `visited` has the share of people who visit each state; spreads are in parts of the range. Values are by default
+        half as far apart as returns, whose distances are many standard deviations. Errors of noise and sampling are
+        shrunk accordingly. The error of filled tails is a part of the spread of values, less where noise is little
+        enough to tell last states; that of the pooled return is its noise in the sums and in the means.
         """
         noise, level, of_means, cut = self._planned(m, visited)
         is_told = of_means < 0.5 * _TOLD
         reach = min(1.0, _REACHED * spread) if is_told else 1.0
-        between = (_BETWEEN * spread) ** 2
-        error = (_WORSE * reach * noise) ** 2 + (1.0 - _BETWEEN**2) * spread**2 / (m * visited)
+        squared = (_BETWEEN * spread if between is None else between) ** 2
+        within = max(spread**2 - squared, _LEAST_WITHIN * spread**2)
+        error = (_WORSE * reach * noise) ** 2 + within / (m * visited)
         # Where little is known of returns, noise in discounts is as large as that in returns.
-        of_sums = (reach * level) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
-        tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + between))
+        of_sums = (_WORSE * reach * level) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
+        tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + squared))
         pooled = 1.0 / (1.0 / (of_sums + cut**2 * tail) + of_means**-2)
-        tails = cut**2 * _TAILS * between
-        return math.sqrt(float(np.mean(error * between / (error + between))) + pooled + tails)
+        tails = cut**2 * _TAILS * squared
+        if self.returns.by_end:
+            # Values are in half widths, and all of them have this noise.
+            told = float(np.mean((2.0 * noise / SMALL_PART) ** 2)) * self.problem.n_states * squared
+            tails = tails * told / (tails + told)
+        return math.sqrt(float(np.mean(error * squared / (error + squared))) + pooled + tails)
 
     def _planned(self, m: int, visited: FloatArray) -> tuple[FloatArray, float, float, float]:
         """Return the noise in values, in the pooled return by the sums and by the means, and the mean discount.

@@ -21,9 +21,13 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
 
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise, automatic_diagonal_ridge
@@ -47,10 +51,12 @@ _FARTHEST = 1.25
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
-# Of a state with a larger discount too little is seen to bound the tails of others by: the whole range bounds its own.
-_UNSEEN = 0.75
-# Repetitions of the bound of tails; quantiles of limits of 95%, on both sides and on one.
-_BOUNDS, _TWO_SIDED, _ONE_SIDED = 20, 1.96, 1.645
+# Of a state with a larger discount hardly anything is seen.
+_UNSEEN = 0.85
+# By how much tails that differ alike are farther from their mean than independent ones.
+_ALIKE = 1.3
+# Quantiles of limits of 95%, on both sides and on one.
+_TWO_SIDED, _ONE_SIDED = 1.96, 1.645
 
 
 class StateValues(NamedTuple):
@@ -135,6 +141,8 @@ class StateSums(NamedTuple):
     #: Standard deviation of the noise in counts and returns, and in the others.
     deviation: float
     small_deviation: float
+    #: Of discounts by last state, (n_states, n_states), or none.
+    ends: FloatArray = np.zeros((0, 0))
 
 
 class Estimate(NamedTuple):
@@ -193,122 +201,209 @@ def fitted_values(
 ) -> StateValues:
     """Shrink every value towards the pooled return according to noise, sampling and tails: empirical Bayes.
 
-    Values are within `limits`; `whole` is the declared range. The value of tails is estimated once more, from the
-    pooled return c of all sums. If tails had this value too, it would solve c = p + d (c - f), with p the pooled
-    return, d the mean discount of truncated tails, f the value used to fill them. Its distance from the earlier
-    estimate of tails is assumed to be the spread of values. The two are combined by their variances.
+    Values are within `limits`; `whole` is the declared range. A truncated tail is worth the value of its last state: on
+    average that of all last states. Earlier estimates of tails are at first all that is known of it. How far the tails
+    of a state's visitors are from this average is a sum over last states; it is shrunk according to its noise, as
+    values are. So values follow from values, repeatedly.
 
-    A state's sum of returns less v times its count, v its value, has the variance of the noise in both and of sampling.
-    Values are normal about the pooled return. Their variance t^2 is estimated by moments over the certainly visited
-    states, weighted by information. For shrinking values, t^2 is reduced according to its standard error; for their
-    deviations, one and a half standard errors are added. Deviations include the shrinkage of a value and the bias of
-    clipping. People who lose weight are taken to have returns a standard deviation apart; lost returns count as if they
-    were any one state's.
+    A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
+    of that sum. Values are normal about the pooled return. Their variance t^2 is estimated by moments over the
+    certainly visited states, weighted by information. For shrinking values, t^2 is reduced according to its standard
+    error; for their deviations, one and a half standard errors are added. Deviations include the shrinkage of a value
+    and the bias of clipping. People who lose weight are taken to have returns a standard deviation apart; lost returns
+    count as if they were any one state's.
 
-    What truncated tails are worth is not observed, so they bias values by an unknown part of a bound (`_unseen_tails`).
-    Returns beyond the declared range do, too. Both bounds are added to the limits, not to their squares: a deviation
-    is such that 1.96 of it are the limits of [2]_ for a number that is known up to a bias.
+    Errors of last states are in the values that led to them (`_Tails.with_tails`). Returns beyond the declared range,
+    and tails of which nothing is known, bias values by an unknown part of a bound. These bounds are added to the
+    limits, not to their squares: a deviation is such that 1.96 of it are the limits of [2]_ for a number that is known
+    up to a bias.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
     total = max(float(np.sum(counts)), sums.deviation * math.sqrt(n_states))
-    first = float(np.clip(np.sum(sums.returns) / total, *limits))
-    of_first = noise * n_states * (1.0 + first**2) / total**2
-    squares = _damped_means(sums.squares, counts, sums.small_deviation, total)
-    cut = _damped_means(sums.discounts, counts, sums.small_deviation, total)
-    own = Estimate(float(np.sum(sums.discounts)) / total, n_states * (sums.small_deviation / total) ** 2)
+    first = Estimate(float(np.clip(np.sum(sums.returns) / total, *limits)), 0.0)
+    first = first._replace(variance=noise * n_states * (1.0 + first.value**2) / total**2)
+    of_all = math.sqrt(n_states) * sums.small_deviation / total
+    squares = _damped_means(sums.squares, counts, sums.small_deviation, float(np.sum(sums.squares)) / total + of_all)
+    own = Estimate(float(np.sum(sums.discounts)) / total, of_all**2)
     discount = own.merged(earlier.discount).within((0.0, _MOST_CUT))
-    sure = counts > _CERTAIN * sums.deviation
+    usual = discount.value + math.sqrt(discount.variance)
+    cut = _damped_means(sums.discounts, counts, sums.small_deviation, usual)
+    # The error of a state's mean discount, which was shrunk to that of all.
+    cut_error = usual / np.sqrt(1.0 + (counts * usual / sums.small_deviation) ** 2)
+    sure, safe = counts > _CERTAIN * sums.deviation, np.maximum(counts, sums.deviation)
+    known = _Tails.of(sums, cut * counts, safe, sure)
     spread, found, error = even, even, math.inf
-    values, pooled = np.full(n_states, first), Estimate(first, of_first)
+    values, pooled = np.full(n_states, first.value), first
     kept, variances, moved = np.zeros(n_states), np.ones(n_states), np.zeros(n_states)
+    onward = known.onward(values, earlier.tail, even, even)
     for _ in range(_STEPS):
-        tail, fallback = _tail_and_pooled(Estimate(first, of_first), discount, earlier, found, limits)
-        returns = sums.returns + (tail.value - earlier.filled) * cut * counts
+        tail, fallback = _tail_and_pooled(first, discount, earlier, found, limits)
+        onward = known.onward(values, tail, onward.spread, found)
+        returns = sums.returns + (tail.value - earlier.filled) * cut * counts + onward.taken * onward.sums
         within = np.maximum(squares - values**2, _LEAST_WITHIN * squares)
-        variances = noise * (1.0 + values**2) + counts * within
-        last, pooled = spread, fallback
+        own_noise, sampling = noise * (1.0 + values**2), counts * within
+        variances = own_noise + sampling + onward.taken * onward.noise
+        last, previous, pooled, spread = spread, values, fallback, 0.0
         if np.any(sure):
             c, u = counts[sure], variances[sure]
-            left = (returns - pooled.value * sums.counts)[sure]
-            votes = c**2 / (u + c**2 * spread) ** 2
-            spread = min(max(float(votes @ (left**2 - u)) / float(votes @ c**2), 0.0), even)
-            error = math.sqrt(2.0 / float(np.sum((c**2 / (u + c**2 * spread)) ** 2)))
+            spread, error = _spread((returns - pooled.value * sums.counts)[sure], c, u, last, even)
             found = min(spread + _UP * error, even)
             if spread > 0.0:
                 weights = c**2 / (u + c**2 * spread)
                 mean = Estimate(float(weights @ (returns[sure] / c) / np.sum(weights)), 1.0 / float(np.sum(weights)))
                 pooled = mean.merged(Estimate(fallback.value, fallback.variance + spread)).within(limits)
-        else:
-            spread = 0.0
-        relied = spread**3 / (spread**2 + error**2) if spread > 0.0 else 0.0
+        relied = _relied(spread, error)
         kept = counts * relied / (counts**2 * relied + variances)
         drawn = pooled.value + kept * (returns - pooled.value * sums.counts)
         # A state's own mean, and its deviation; for rarely visited states these are uninformative.
-        own_error = np.sqrt(variances) / np.maximum(counts, sums.deviation)
-        own_mean = np.where(sure, returns / np.maximum(counts, sums.deviation), drawn)
+        own_error = np.sqrt(variances) / safe
+        own_mean = np.where(sure, returns / safe, drawn)
         moved = np.clip(drawn - own_mean, -_FARTHEST * own_error, _FARTHEST * own_error)
         values = np.clip(own_mean + moved, *limits)
-        if abs(spread - last) <= _PRECISION * last:
+        settled = float(np.max(np.abs(values - previous))) <= _PRECISION * (limits[1] - limits[0])
+        if settled and abs(spread - last) <= _PRECISION * last:
             break
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
     spreads = visited * found + (1.0 - visited) * even
-    squared = kept**2 * variances + (1.0 - kept * counts) ** 2 * (spreads + pooled.variance) + moved**2
+    shrunk = np.maximum((1.0 - kept * counts) ** 2 * spreads, moved**2) + (1.0 - kept * counts) ** 2 * pooled.variance
+    filled = (kept * counts * cut_error * (tail.value - earlier.filled)) ** 2
+    squared = kept**2 * (own_noise + onward.taken**2 * onward.noise) + filled
     squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
-    # The error of a state's mean discount, which was shrunk to that of all.
-    usual = discount.value + math.sqrt(discount.variance)
-    cut_error = usual / np.sqrt(1.0 + (counts * usual / sums.small_deviation) ** 2)
-    reach = np.where(sure, np.sqrt(squared), math.inf)
-    apart = _unseen_tails((values - reach, values + reach), counts, (cut, cut_error), tail.value, whole)
-    deviation = np.sqrt(squared + (cut_error * apart) ** 2)
-    biases = cut * apart + lost.bias(np.maximum(counts, sums.deviation))
-    unseen, noisy = (float(counts @ one) / total for one in (cut * apart, deviation))
+    farthest = max(whole[1] - tail.value, tail.value - whole[0])
+    sampled = kept * np.sqrt(sampling)
+    deviation, unknown = known.with_tails(onward, squared, sampled, shrunk, kept, (cut, cut_error), farthest)
+    unseen, noisy = (float(counts @ one) / total for one in (unknown, np.hypot(deviation, cut_error * farthest)))
     unseen = unseen if unseen > _ONE_SIDED * noisy else 0.0
+    biases = unknown + lost.bias(safe)
     deviation = np.maximum(deviation, (biases + _ONE_SIDED * deviation) / _TWO_SIDED)
     return StateValues(pooled.value, values - pooled.value, deviation, 0.0, unseen)
 
 
-def _unseen_tails(
-    own: tuple[FloatArray, FloatArray],
-    counts: FloatArray,
-    cut: tuple[FloatArray, FloatArray],
-    tail: float,
-    whole: tuple[float, float],
-) -> FloatArray:
-    """Return how far from `tail` the mean value may be that people went on to, after each state: at most.
+class _Onward(NamedTuple):
+    """How far tails are from their mean, as sums over the visitors of each state."""
 
-    A tail is worth the value of the state that a person came to when truncated. A state is worth its own estimate with
-    such tails (`own`: its limits, infinite if unknown), plus its discount times their distance from `tail`. So bounds
-    of tails, at first the whole range, bound values, and these bound tails in turn: of the discounts of a state's
-    visitors, no other state can have more than its own visitors. The mean value of tails is at most that of the best
-    states with so many visitors in all, and at least that of the worst. A state whose visits are hardly followed keeps
-    the whole range: what lies beyond it was not seen.
-    """
-    (low, high), (mean, error) = whole, cut
-    larger, demand = np.minimum(mean + error, 1.0), mean * counts
-    is_seen = larger <= _UNSEEN
-    lowest, highest = np.full(len(counts), low), np.full(len(counts), high)
-    for _ in range(_BOUNDS):
-        worst = own[0] - larger * (tail - np.where(is_seen, lowest, low))
-        best = own[1] + larger * (np.where(is_seen, highest, high) - tail)
-        last = highest - lowest
-        lowest = -_best_mean(-np.maximum(worst, low), counts, demand)
-        highest = _best_mean(np.minimum(best, high), counts, demand)
-        if np.all(last - (highest - lowest) <= _PRECISION * (high - low)):
-            break
-    farthest: FloatArray = np.maximum(np.maximum(highest - tail, tail - lowest), 0.0)
-    return farthest
+    sums: FloatArray
+    #: Variance of the noise in each.
+    noise: float
+    #: The part of each that is relied on.
+    taken: FloatArray
+    #: Variance of such means over states, and an upper limit of it.
+    spread: float
+    found: float
 
 
-def _best_mean(values: FloatArray, weights: FloatArray, demand: FloatArray) -> FloatArray:
-    """Return the largest mean of values that have so much weight in all, for each demand; the largest if it is 0."""
-    order = np.argsort(-values, kind="stable")
-    ends = np.append(0.0, np.cumsum(weights[order]))
-    totals = np.append(0.0, np.cumsum((weights * values)[order]))
-    wanted = np.minimum(demand, ends[-1])
-    means = np.full(len(values), float(np.max(values)))
-    np.divide(np.interp(wanted, ends, totals), wanted, out=means, where=wanted > _TINY * ends[-1])
-    return means
+@dataclass(frozen=True)
+class _Tails:
+    """What is known of where truncated trajectories went on from: by last state, or of all last states together."""
+
+    #: Discounts by state and last state, (n_states, n_states), or zeros, (n_states, 1); the noise in one.
+    ends: FloatArray
+    deviation: float
+    #: The sum of each state's.
+    weights: FloatArray
+    #: Visits, at least their noise, the noise in one, and whether they are more than that.
+    counts: FloatArray
+    noise: float
+    sure: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, sums: StateSums, weights: FloatArray, counts: FloatArray, sure: NDArray[np.bool_]) -> _Tails:
+        """Return what sums tell."""
+        ends = sums.ends.T if len(sums.ends) else np.zeros((len(counts), 1))
+        return cls(ends, sums.small_deviation, weights, counts, sums.deviation, sure)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether last states were released."""
+        return bool(np.any(self.ends))
+
+    @cached_property
+    def members(self) -> FloatArray:
+        """Shares of last states in what is told apart: in itself each, or in all."""
+        if self.is_told:
+            return np.eye(len(self.counts))
+        return self.counts[None, :] / np.sum(self.counts)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Share of all tails that went on from each, drawn to shares of visits according to noise."""
+        alike = self.members @ self.counts / np.sum(self.counts) * self.deviation * math.sqrt(len(self.counts))
+        ends: FloatArray = np.maximum(np.sum(self.ends, axis=0), 0.0) + alike
+        return ends / np.sum(ends)
+
+    def onward(self, values: FloatArray, tail: Estimate, last: float, most: float) -> _Onward:
+        """Return how far the tails of each state's visitors are from the mean of all, and how much to rely on it."""
+        apart = self.members @ values - tail.value
+        sums, noise = self.ends @ apart, self.deviation**2 * float(apart @ apart)
+        used = self.sure & (self.weights > 0.0)
+        if not self.is_told or noise == 0.0 or not np.any(used):
+            return _Onward(sums, noise, np.zeros(len(values)), most, most)
+        sizes = self.weights[used]
+        spread, error = _spread(sums[used], sizes, np.full(len(sizes), noise), last, most)
+        squared = self.weights**2 * _relied(spread, error)
+        return _Onward(sums, noise, squared / (squared + noise), spread, min(spread + error, most))
+
+    def with_tails(
+        self,
+        onward: _Onward,
+        squared: FloatArray,
+        sampled: FloatArray,
+        shrunk: FloatArray,
+        kept: FloatArray,
+        cut: tuple[FloatArray, FloatArray],
+        farthest: float,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return deviations of values with the errors of what tails are worth, and the bound of a bias.
+
+        A value has its own error and, by discounts and where people went on from, those of last states: independent
+        ones of noise and shrinkage, alike ones of sampling and of tails that are far from their mean. From a state that
+        is hardly followed, or hardly visited, people went on to anything in the range: that bounds a bias, by the
+        discounts of people who went there, at most.
+        """
+        mean, larger = np.minimum(cut[0], _MOST_CUT), np.minimum(cut[0] + cut[1], 1.0)
+        rows = np.maximum(self.ends, 0.0)
+        rows /= np.maximum(np.sum(rows, axis=1, keepdims=True), sys.float_info.min)
+        going = onward.taken[:, None] * rows + (1.0 - onward.taken[:, None]) * self.shares
+        part = self._unknown((larger > _UNSEEN) | ~self.sure)
+        # Of states that are certain the errors of their own means are passed on; others count by the bound.
+        passed = self._passed_on(np.clip(kept * self.counts, 0.0, 1.0) * mean, going)
+        own = squared + np.where(self.sure, shrunk, 0.0)
+        noise = own + 2.0 * np.sum(passed * self.members.T, axis=1) * own + passed**2 @ (self.members**2 @ own)
+        noise += np.where(self.sure, 0.0, shrunk) + (sampled + passed @ (self.members @ sampled)) ** 2
+        passed = self._passed_on(mean * (1.0 - part), going)
+        apart = np.hypot(mean * (1.0 - onward.taken), 0.5 * cut[1]) * math.sqrt(onward.found) * (1.0 - part)
+        most = larger * farthest
+        tails, bias = (one + passed @ (self.members @ one) for one in (_ALIKE * apart, most * part))
+        return np.sqrt(noise + np.minimum(tails, most) ** 2), np.minimum(bias, most)
+
+    def _passed_on(self, discounts: FloatArray, going: FloatArray) -> FloatArray:
+        """Return how much of the error of what is told apart is in each value, by any number of tails."""
+        step = discounts[:, None] * going
+        return np.asarray(step @ linalg.inv(np.eye(len(self.members)) - self.members @ step))
+
+    def _unknown(self, states: NDArray[np.bool_]) -> FloatArray:
+        """Return the part of each state's tails that may have gone on from some states, at most; of these all."""
+        if not np.any(states):
+            return np.zeros(len(states))
+        noise = math.sqrt(float(np.sum(states)))
+        there = np.full(len(states), float(np.sum(self.counts[states])) + self.noise * noise)
+        if self.is_told:
+            there = np.minimum(there, np.sum(self.ends[:, states], axis=1) + self.deviation * noise)
+        most = np.maximum(self.weights, sys.float_info.min)
+        return np.where(states, 1.0, np.clip(there, 0.0, most) / most)
+
+
+def _spread(sums: FloatArray, sizes: FloatArray, noise: FloatArray, last: float, most: float) -> tuple[float, float]:
+    """Estimate the variance of means from sums of so many each, by moments weighted by the last estimate; its error."""
+    votes = sizes**2 / (noise + sizes**2 * last) ** 2
+    spread = min(max(float(votes @ (sums**2 - noise)) / float(votes @ sizes**2), 0.0), most)
+    return spread, math.sqrt(2.0 / float(np.sum((sizes**2 / (noise + sizes**2 * spread)) ** 2)))
+
+
+def _relied(spread: float, error: float) -> float:
+    """Return a variance that is reduced according to its standard error."""
+    return spread**3 / (spread**2 + error**2) if spread > 0.0 else 0.0
 
 
 def _tail_and_pooled(
@@ -327,9 +422,9 @@ def _tail_and_pooled(
     return tail, pooled.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
 
 
-def _damped_means(sums: FloatArray, counts: FloatArray, deviation: float, total: float) -> FloatArray:
-    """Return means of numbers in [0, 1], shrunk according to noise to the mean of all plus one deviation."""
-    mean = min(max((float(np.sum(sums)) + deviation * math.sqrt(len(sums))) / total, 1e-9), 1.0)
+def _damped_means(sums: FloatArray, counts: FloatArray, deviation: float, usual: float) -> FloatArray:
+    """Return means of numbers in [0, 1], shrunk according to noise to a usual one, which is no less than noise."""
+    mean = min(max(usual, 1e-9), 1.0)
     kept = counts * mean**2 / ((counts * mean) ** 2 + deviation**2)
     return np.clip(mean + kept * (sums - mean * counts), 0.0, 1.0)
 

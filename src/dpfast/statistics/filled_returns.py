@@ -3,7 +3,8 @@
 A trajectory that was cut, by the horizon or by its end of observation, would have gone on. It lacks gamma**(steps left)
 times the value of the next state. A public number replaces this value, the tail. So gamma times the tail is added to
 its last reward that counts (`_filled`), and the kernel computes its returns from these rewards. With rewards of 0 and a
-tail of 1 they are the discounts of what was cut.
+tail of 1 they are the discounts of what was cut. If discounts are summed by last state too (`by_end`), the value of
+that state is cut, not of the next one: the tail replaces the last reward.
 
 **What privacy rests on.** All results for a trajectory are a function of its rewards, states and end alone, elementwise
 or in one order. They leave as integers in units of ``2**-30``, and sums of these are exact:
@@ -16,7 +17,8 @@ or in one order. They leave as integers in units of ``2**-30``, and sums of thes
   first three entries, with |y| at most 1, d in [0, 1] and one factor s at most 1 for all of them, for which the norm of
   all s (1, y) is at most the clip C. With t = y**2 the squares of the last two entries are (t**2 + d**2)/16, at most
   (t**2 + 1)/16 and so, on [0, 1], at most (1 + t)/16: in all at most ``C sqrt(17/16)``. Without d, t**2/16 is at most
-  (1 + t)/32: ``C sqrt(33/32)``. Rounding moves each entry by half a unit at most, which `state_sum_bound` adds. It
+  (1 + t)/32: ``C sqrt(33/32)``. With d/4 once more, in the entry of the person's last state, (t**2 + 2)/16 is at most
+  (1 + t)/8: ``C sqrt(9/8)``. Rounding moves each entry by half a unit at most, which `state_sum_bound` adds. It
   keeps |part of y| at most part of 1, in every state, as multiplication and rounding to nearest are monotone; the other
   parts are not negative. So two people's parts have no negative product in any state, and who takes another's place
   moves the sums by ``sqrt(2)`` times the bound at most.
@@ -69,6 +71,8 @@ class FilledReturns:
         Returns are clipped to it, once they are filled.
     has_tails : bool
         Whether trajectories may have been cut; if not nothing is filled.
+    by_end : bool, default False
+        Whether discounts are summed by last state too.
     """
 
     gamma: float
@@ -76,6 +80,7 @@ class FilledReturns:
     lag: int
     grid: ReturnGrid
     has_tails: bool
+    by_end: bool = False
 
     @property
     def half(self) -> int:
@@ -93,6 +98,10 @@ class FilledReturns:
         beyond = min(0.5 * _WIDER * (high - low), LARGEST_LIMIT)
         limits = max(low - beyond, -LARGEST_LIMIT), min(high + beyond, LARGEST_LIMIT)
         return replace(self, grid=ReturnGrid.for_range(*limits))
+
+    def n_sums(self, n_states: int) -> int:
+        """Return how many numbers `state_sums` sums of a state."""
+        return 3 + self.has_tails + (n_states if self.by_end else 0)
 
     @property
     def n_means(self) -> int:
@@ -123,8 +132,8 @@ class Residuals(NamedTuple):
 
 def state_sum_bound(returns: FilledReturns, clip: float, most_visited: int) -> float:
     """Return the largest norm of what a person adds to `state_sums`, rounded up."""
-    rows = 4 if returns.has_tails else 3
-    entries = Fraction(17, 16) if returns.has_tails else Fraction(33, 32)
+    rows = returns.n_sums(1)
+    entries = (Fraction(33, 32), Fraction(17, 16), Fraction(9, 8))[rows - 3]
     rounded = rounding.sqrt_up(Fraction(rows * most_visited)) / 2.0 / _UNITS
     return (clip * _ROUND_UP * rounding.sqrt_up(entries) + rounded) * _ROUND_UP
 
@@ -205,12 +214,14 @@ def state_sums(trajectories: Any, returns: FilledReturns, residuals: Residuals, 
     """Sum s, s y, s y**2/4 and, where trajectories may have been cut, s d/4 over people. **Not private**.
 
     y is the return from the center over the reach, at most 1 in size, d the discount of the truncated tail, s the
-    factor that scales the person's s (1, y) onto the clip: (3 or 4, n_states).
+    factor that scales the person's s (1, y) onto the clip: (3 or 4, n_states). If asked, rows of s d/4 by last state
+    follow.
     """
 
     def of_block(block: Trajectories) -> IntArray:
         n_states = block.n_states
-        totals = np.zeros((4 if returns.has_tails else 3, n_states), np.int64)
+        totals = np.zeros((returns.n_sums(n_states), n_states), np.int64)
+        ends, first = _last_states(block, returns.horizon), 0
         steps = min(max(_STEPS_PER_CHUNK, n_states), _MOST_STEPS_PER_CHUNK)
         cut = _chunks(block, returns, None, steps=steps) if returns.has_tails else None
         for chunk in _chunks(block, returns, residuals.tail, steps=steps):
@@ -222,8 +233,13 @@ def state_sums(trajectories: Any, returns: FilledReturns, residuals: Residuals, 
             parts = [scaled, scaled * y, scaled * (y * y) * SMALL_PART]
             if cut is not None:
                 parts.append(scaled * (next(cut).units / _ONE.largest) * SMALL_PART)
-            for total, part in zip(totals, parts, strict=True):
+            for total, part in zip(totals, parts, strict=False):
                 total += np.bincount(chunk.visited, np.rint(part), n_states).astype(np.int64)
+            if returns.by_end:
+                cells = ends[first + owners] * n_states + chunk.visited
+                found = np.bincount(cells, np.rint(parts[-1]), n_states**2).astype(np.int64)
+                totals[4:] += found.reshape(n_states, n_states)
+            first += len(chunk.sizes)
         return totals
 
     return _summed(trajectories, of_block, partial(state_sums, returns=returns, residuals=residuals, clip=clip))
@@ -264,8 +280,16 @@ def _filled(block: Trajectories, returns: FilledReturns, tail: float | None) -> 
     lengths, horizon = np.diff(block.offsets), returns.horizon
     counted = lengths if horizon is None else np.minimum(lengths, horizon)
     last = (block.offsets[:-1] + counted - 1)[_is_cut(block, lengths, horizon)]
-    rewards[last] += returns.gamma * (1.0 if tail is None else tail)
+    worth = 1.0 if tail is None else tail
+    rewards[last] = worth if returns.by_end else rewards[last] + returns.gamma * worth
     return block.with_rewards(rewards)
+
+
+def _last_states(block: Trajectories, horizon: int | None) -> IntArray:
+    """Return the last state of each trajectory that counts."""
+    lengths = np.diff(block.offsets)
+    counted = lengths if horizon is None else np.minimum(lengths, horizon)
+    return np.asarray(block.states[block.offsets[:-1] + counted - 1], np.int64)
 
 
 def _is_cut(block: Trajectories, lengths: IntArray, horizon: int | None) -> NDArray[np.bool_]:
