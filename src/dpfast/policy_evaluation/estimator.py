@@ -117,12 +117,13 @@ class PolicyEvaluation(PrivateEstimator):
     method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
         "sufficient_statistics" releases sums per state (with features, normal equations): the error of a state falls
         with its own visits. Without features, for equal weights and delta above 0, this is done in stages that adapt
-        the noise to the data. Summaries of returns, visits and distances are released first. Tails of truncated
-        trajectories are filled with the mean return of late steps. Values are shrunk towards each other according to
-        their precision. Stages read trajectories four times. With `ridge`, `shrinkage`, "private" ranges, or an
-        iterator (read only once), sums are released at once, and tails are not filled. "lsw" fits mean first-visit
-        returns, weighted by state, and "lsl" is ridge regression over trajectories, both with noise of data-dependent
-        size [1]_. "lsw" is better if every state with a weight is visited often, and useless if one is not.
+        the noise to the data. Summaries of returns, visits and distances are released first. Truncated trajectories
+        are worth the value of their last state, whose own reward is left out; of more than 64 states, the mean return
+        of late steps. Values are shrunk towards each other according to their precision. Stages read trajectories four
+        times. With `ridge`, `shrinkage`, "private" ranges, or an iterator (read only once), sums are released at once,
+        and tails are not filled. "lsw" fits mean first-visit returns, weighted by state, and "lsl" is ridge regression
+        over trajectories, both with noise of data-dependent size [1]_. "lsw" is better if every state with a weight is
+        visited often, and useless if one is not.
     weights : array_like of shape (n_states,), optional
         w for "lsw" (the weight of the error in each state), rho for the others; public, nonnegative. Default: equal,
         adding up to 1.
@@ -157,8 +158,8 @@ class PolicyEvaluation(PrivateEstimator):
         not distinguish the two. For "lsl" and for normal equations: the lower end of the range. Else 0.
     value_std_ : ndarray of shape (n_states,)
         Error of `value_`, for "sufficient_statistics" only. In stages 1.96 times it are limits of 95% for all errors:
-        noise, sampling, shrinkage, and the largest possible bias by truncated tails and returns beyond the range. NaN
-        if returns are too far beyond the range for a limit. At once the deviation by the privacy noise alone (first
+        noise, sampling, shrinkage, truncated tails and returns beyond the range. NaN if returns are too far beyond the
+        range for a limit. At once the deviation by the privacy noise alone (first
         order).
     caution_ : str
         Why limits are wide or missing, as `fit` warned; empty if they are neither.

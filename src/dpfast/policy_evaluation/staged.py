@@ -244,9 +244,11 @@ class StagedVisits(PolicyMechanism):
         small = deviation / SMALL_PART
         filled = (residuals.tail - grid.middle) / returns.half_width
         whole = (-1.0 - center) / reach, (1.0 - center) / reach
+        # Filled returns are within the reach, values that follow from last states may be beyond it.
+        limits = whole if returns.by_end else (max(whole[0], -1.0), min(whole[1], 1.0))
         found = fitted_values(
             StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small, sums[4:] / SMALL_PART),
-            (max(whole[0], -1.0), min(whole[1], 1.0)),
+            limits,
             whole,
             Earlier(about(centered.pooled), about(centered.tail), centered.discount, (filled - center) / reach),
             lost,

@@ -41,8 +41,8 @@ _STEPS, _PRECISION = 40, 1e-6
 _LEAST_SPREAD = 1e-9
 # Counts are certain beyond this many standard deviations of their noise.
 _CERTAIN = 2.0
-# Standard errors by which t^2 is read up for deviations.
-_UP = 1.5
+# Standard errors by which t^2, and the like of tails, is read up for deviations.
+_UP, _FAR = 1.5, 2.0
 # Least variance of returns within a state, over their mean square.
 _LEAST_WITHIN = 0.05
 # Own errors by which a state's value is drawn from its own mean at most.
@@ -237,8 +237,11 @@ def fitted_values(
     values, pooled = np.full(n_states, first.value), first
     kept, variances, moved = np.zeros(n_states), np.ones(n_states), np.zeros(n_states)
     onward = known.onward(values, earlier.tail, even, even)
-    for _ in range(_STEPS):
+    for step in range(_STEPS):
         tail, fallback = _tail_and_pooled(first, discount, earlier, found, limits)
+        if step > 0 and known.is_told:
+            off = (tail.value - earlier.filled) * cut_error
+            tail = known.mean(values, variances / safe**2 + off**2, cut).merged(tail).within(limits)
         onward = known.onward(values, tail, onward.spread, found)
         returns = sums.returns + (tail.value - earlier.filled) * cut * counts + onward.taken * onward.sums
         within = np.maximum(squares - values**2, _LEAST_WITHIN * squares)
@@ -332,6 +335,16 @@ class _Tails:
         ends: FloatArray = np.maximum(np.sum(self.ends, axis=0), 0.0) + alike
         return ends / np.sum(ends)
 
+    def mean(self, values: FloatArray, variances: FloatArray, cut: FloatArray) -> Estimate:
+        """Return the mean value of all tails; its error is in values too, and so grows."""
+        told = self.members @ values
+        value = float(self.shares @ told)
+        total = max(float(np.sum(self.weights)), self.deviation * math.sqrt(len(values)))
+        variance = float((self.shares @ self.members) ** 2 @ variances)
+        variance += float(np.sum((told - value) ** 2)) * (self.deviation / total) ** 2
+        part = min(float(self.shares @ self.members @ cut), _MOST_CUT)
+        return Estimate(value, variance / (1.0 - part) ** 2)
+
     def onward(self, values: FloatArray, tail: Estimate, last: float, most: float) -> _Onward:
         """Return how far the tails of each state's visitors are from the mean of all, and how much to rely on it."""
         apart = self.members @ values - tail.value
@@ -342,7 +355,7 @@ class _Tails:
         sizes = self.weights[used]
         spread, error = _spread(sums[used], sizes, np.full(len(sizes), noise), last, most)
         squared = self.weights**2 * _relied(spread, error)
-        return _Onward(sums, noise, squared / (squared + noise), spread, min(spread + error, most))
+        return _Onward(sums, noise, squared / (squared + noise), spread, min(spread + _FAR * error, most))
 
     def with_tails(
         self,
