@@ -423,7 +423,6 @@ class PolicyEvaluation(PrivateEstimator):
         target: float = 0.1,
         visited: float | ArrayLike | None = None,
         spread: float | None = None,
-        between: float | None = None,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
@@ -442,9 +441,6 @@ class PolicyEvaluation(PrivateEstimator):
         spread : float, optional
             Assumed standard deviation of all returns, as a fraction of their range, in (0, 1]; it counts in stages
             only. Default: that of returns spread evenly over the range, 0.29.
-        between : float, optional
-            Assumed standard deviation of the values of states, as a fraction of that range, in (0, 1]; it counts in
-            stages only, where values are shrunk towards each other. Default: half of `spread`.
         **parameters
             The estimator's own: epsilon, delta, gamma, ...
 
@@ -468,7 +464,6 @@ class PolicyEvaluation(PrivateEstimator):
         estimator, privacy = cls._planned_for({"m": m, "n_states": n_states}, {"target": target}, parameters)
         shares = None if visited is None else _checked_shares(visited, n_states)
         apart = 1.0 / math.sqrt(12.0) if spread is None else check.share("spread", spread, whole=True)
-        of_values = None if between is None else check.share("between", between, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(m, 0.0, target, 1, {})
         staged = estimator._is_staged
@@ -482,8 +477,7 @@ class PolicyEvaluation(PrivateEstimator):
             mechanism = of_all if of_all.scales else estimator._mechanism(problem, privacy, count, has_tails)
             if isinstance(mechanism, StagedVisits):
                 usual = 0.5 * problem.most_visited / n_states
-                assumed = np.array(usual) if shares is None else shares
-                return mechanism.planned_error(count, assumed, apart, of_values)
+                return mechanism.planned_error(count, np.array(usual) if shares is None else shares, apart)
             return mechanism.expected_error(count, typical)
 
         # Errors are in proportion to one over visits: the root mean square of these.

@@ -73,8 +73,6 @@ _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 _REACHED, _BETWEEN, _TAILS, _WORSE = 20.0, 0.5, 0.2, 1.3
 # The variance of a known value.
 _EXACT = 1e-12
-# Least part of the squared spread of returns that is within states, as planned.
-_LEAST_WITHIN = 0.1
 # Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
 # bin, and in all.
 _ONE_BIN, _ALL_BINS = 3.2, 2.3
@@ -267,20 +265,19 @@ class StagedVisits(PolicyMechanism):
         share = 0.5 * self.problem.most_visited / self.problem.n_states if visited is None else visited
         return float(self._planned(m, np.array(share))[0][0])
 
-    def planned_error(self, m: int, visited: FloatArray, spread: float, between: float | None) -> float:
-        """Expect the error of shrunk values, for guesses of visits, of the spread of returns, and of that of values.
+    def planned_error(self, m: int, visited: FloatArray, spread: float) -> float:
+        """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
 
-        `visited` has the share of people who visit each state; spreads are in parts of the range. Values are by default
-        half as far apart as returns, whose distances are many standard deviations. Errors of noise and sampling are
+        `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
+        far apart as returns, whose distances are many standard deviations. Errors of noise and sampling are
         shrunk accordingly. The error of filled tails is a part of the spread of values, less where noise is little
         enough to tell last states; that of the pooled return is its noise in the sums and in the means.
         """
         noise, level, of_means, cut = self._planned(m, visited)
         is_told = of_means < 0.5 * _TOLD
         reach = min(1.0, _REACHED * spread) if is_told else 1.0
-        squared = (_BETWEEN * spread if between is None else between) ** 2
-        within = max(spread**2 - squared, _LEAST_WITHIN * spread**2)
-        error = (_WORSE * reach * noise) ** 2 + within / (m * visited)
+        squared = (_BETWEEN * spread) ** 2
+        error = (_WORSE * reach * noise) ** 2 + (spread**2 - squared) / (m * visited)
         # Where little is known of returns, noise in discounts is as large as that in returns.
         of_sums = (_WORSE * reach * level) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
         tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + squared))
