@@ -13,8 +13,8 @@ The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by s
   reach of returns in the same way, unless people are too few to locate the returns. People with returns beyond the
   declared range are in bins of their own, by how far beyond: their values are clipped, and limits say so.
 4. *Sums*: over people and the states they visit, of 1, of returns, of their squares and of discounts of truncated
-  tails; of up to 64 states (`_MOST_ENDS`) these discounts also by the last state of the trajectory, which tells what
-  the tails are worth. A person's part is scaled to keep visits and returns within C
+  tails. Where noise is little, of up to 64 states (`_summed`), these discounts are also summed by the last state of
+  the trajectory, which tells what the tails are worth. A person's part is scaled to keep visits and returns within C
   (`dpfast.statistics.filled_returns`). No two people's parts have a negative product in any state: one who takes
   another's place moves the sums by sqrt(2) times the bound.
 
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Self
 
@@ -62,8 +62,9 @@ _MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
 _TOLD = 0.15
 # Most half-octaves for numbers of visits, and for distances.
 _VISIT_BINS, _DISTANCE_BINS = 24, 12
-# Most states of which the last ones of truncated trajectories are released.
-_MOST_ENDS = 64
+# Most states of which the last ones of truncated trajectories are released; and most noise in values then, over
+# the discount of tails.
+_MOST_ENDS, _TOLD_ENDS = 64, 0.25
 # How far the late return is from the pooled one, in half widths, as a guess.
 _LATER = 0.1
 # Squared norms that a visit may add, 1 for the visit and the rest for its return, and the usual one.
@@ -125,10 +126,7 @@ class StagedVisits(PolicyMechanism):
         problem = run.problem
         # Refuse more visits than norms of them are computed for.
         visit_bounds(problem.n_states, **problem.visits())
-        by_end = has_tails and problem.n_states <= _MOST_ENDS and problem.horizon != 1
-        # A visit at the horizon is worth the value of its own state, and tells nothing.
-        lag = max(problem.lag, 1) if by_end and problem.horizon is not None else problem.lag
-        returns = FilledReturns(run.gamma, problem.horizon, lag, problem.grid, has_tails, by_end)
+        returns = FilledReturns(run.gamma, problem.horizon, problem.lag, problem.grid, has_tails)
         return cls(run, privacy, returns, None if privacy.adjacency == "add_remove" else m)
 
     @cached_property
@@ -140,13 +138,15 @@ class StagedVisits(PolicyMechanism):
     @property
     def scales(self) -> Mapping[str, float]:
         """Standard deviation of the noise in a sum of clip 1."""
-        return {"sum": self._sums(self._parts[-1], 1.0).deviation}
+        return {"sum": self._sums(self._parts[-1], 1.0, self.returns).deviation}
 
     def stages(self) -> Stages[Evaluated]:
         """Ask for one release after the other."""
         centered = yield from self._means()
         _, visits, distances, sums = self._parts
-        clip, noise, lighter = yield from self._clip(visits, self._sums(sums, 1.0).deviation, centered.n)
+        unit = self._sums(sums, 1.0, self.returns).deviation
+        clip, noise, lighter = yield from self._clip(visits, unit, centered.n)
+        returns = self._summed(noise, centered.discount.value)
         half = self.returns.half
         # Where little is known, returns are taken from the middle of the range, and tails are worth that.
         known = (centered.pooled.value, centered.tail.value) if centered.is_told else (0.0, 0.0)
@@ -156,11 +156,11 @@ class StagedVisits(PolicyMechanism):
         noise = noise if centered.is_told else 0.0
         reach, lost = yield from self._reach(distances, tail_value, center, noise, centered.n)
         residuals = Residuals(tail_value, center, reach)
-        mechanism = self._sums(sums, clip)
-        statistic = partial(state_sums, returns=self.returns, residuals=residuals, clip=clip)
+        mechanism = self._sums(sums, clip, returns)
+        statistic = partial(state_sums, returns=returns, residuals=residuals, clip=clip)
         released = yield Query(self.run.what, mechanism, statistic, clip)
         lost = lost._replace(weight=lighter)
-        return partial(self._told, released.values["sum"], mechanism.deviation, centered, residuals, lost)
+        return partial(self._told, released.values["sum"], mechanism.deviation, returns, centered, residuals, lost)
 
     def _means(self) -> Generator[Query, Release, _Centered]:
         """Estimate the location of returns, and the loss of truncated ones."""
@@ -222,17 +222,34 @@ class StagedVisits(PolicyMechanism):
         half = self.returns.half / float(edges[at])
         return float(edges[at]), Lost(0.0, beyond, tuple((number, size * half) for number, size in people))
 
-    def _sums(self, part: Privacy, clip: float) -> NoisySum:
+    def _summed(self, noise: float, discount: float) -> FilledReturns:
+        """Say how returns are summed: by last state, if noise in values and the discount of tails let this tell them.
+
+        A visit at the horizon is then worth the value of its own state. It tells nothing, and does not count.
+        """
+        returns, n_states = self.returns, self.problem.n_states
+        is_told = noise * math.sqrt(n_states) / SMALL_PART < _TOLD_ENDS * discount
+        if not returns.has_tails or n_states > _MOST_ENDS or returns.horizon == 1 or not is_told:
+            return returns
+        return replace(returns, lag=returns.lag if returns.horizon is None else max(returns.lag, 1), by_end=True)
+
+    def _sums(self, part: Privacy, clip: float, returns: FilledReturns) -> NoisySum:
         """Return the noise of the sums."""
-        bound = state_sum_bound(self.returns, clip, self.problem.most_visited)
-        shape = self.returns.n_sums(self.problem.n_states), self.problem.n_states
+        bound = state_sum_bound(returns, clip, self.problem.most_visited)
+        shape = returns.n_sums(self.problem.n_states), self.problem.n_states
         return NoisySum.moved_by(part, math.sqrt(2.0) * bound * ROUND_UP, bound, shape)
 
     def _told(
-        self, sums: FloatArray, deviation: float, centered: _Centered, residuals: Residuals, lost: Lost
+        self,
+        sums: FloatArray,
+        deviation: float,
+        returns: FilledReturns,
+        centered: _Centered,
+        residuals: Residuals,
+        lost: Lost,
     ) -> Evaluated:
         """Return values, in the units of rewards."""
-        returns, grid = self.returns, self.problem.grid
+        grid = self.problem.grid
         reach, center = residuals.reach / returns.half, residuals.center / returns.half
 
         def about(estimate: Estimate) -> Estimate:
@@ -283,7 +300,7 @@ class StagedVisits(PolicyMechanism):
         tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + squared))
         pooled = 1.0 / (1.0 / (of_sums + cut**2 * tail) + of_means**-2)
         tails = cut**2 * _TAILS * squared
-        if self.returns.by_end:
+        if self._summed(2.0 * float(np.mean(noise)), cut).by_end:
             # Values are in half widths, and all of them have this noise.
             told = float(np.mean((2.0 * noise / SMALL_PART) ** 2)) * self.problem.n_states * squared
             tails = tails * told / (tails + told)
@@ -297,7 +314,7 @@ class StagedVisits(PolicyMechanism):
         n_states = self.problem.n_states
         shares = np.broadcast_to(visited, (n_states,))
         mean = max(1.0, float(np.sum(shares)))
-        unit = self._sums(self._parts[-1], math.sqrt(_A_VISIT * mean)).deviation
+        unit = self._sums(self._parts[-1], math.sqrt(_A_VISIT * mean), self.returns).deviation
         horizon = self.problem.horizon if self.returns.has_tails else None
         cut = 0.0 if horizon is None else min(self.returns.gamma ** (0.5 * horizon), 1.0 - 2.0**-30)
         pooled = 0.5 * unit * math.sqrt(n_states) / (m * mean)
