@@ -52,9 +52,9 @@ _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
 # Of a state with a larger discount hardly anything is seen.
-_UNSEEN = 0.85
+_UNSEEN = 0.8
 # By how much tails that differ alike are farther from their mean than independent ones.
-_ALIKE = 1.3
+_ALIKE = 1.6
 # Quantiles of limits of 95%, on both sides and on one.
 _TWO_SIDED, _ONE_SIDED = 1.96, 1.645
 
