@@ -13,6 +13,7 @@ from packaging.version import Version
 from pages import python_blocks
 
 import dpfast
+from dpfast import registry
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,11 +74,38 @@ dpfast.MultiOutcomeRidge(epsilon=1.0, bound_x=1.0, bound_y=1.0, n_threads=2).fit
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_importing_loads_neither_scikit_learn_nor_any_extra():
-    heavy = {"sklearn", "pandas", "pyarrow", "dask", "matplotlib", "tqdm", "mpmath", "scipy.optimize", "scipy.stats"}
-    code = "import sys, dpfast, dpfast.privacy, dpfast.noise, dpfast.statistics; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not heavy.intersection(loaded)
+def loaded(code, before):
+    """Return the modules that code loads after other code, without Python's own."""
+    code = f"import sys\n{before}\nbefore = set(sys.modules)\n{code}\nprint(*set(sys.modules) - before)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name for name in run.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
+
+
+BACKEND = "import dpfast.statistics, dpfast.kernels, dpfast.noise, dpfast.privacy"
+# What extensions made by Cython leave among the modules, and what numpy.typing loads.
+NO_LIBRARY = re.compile(r"cython_runtime|_cython_\w+|numpy\.typing|numpy\._typing\..*|__mp_main__")
+
+
+def test_importing_the_folders_of_the_backend_loads_what_shows_their_names():
+    folders = ["kernels", "noise", "privacy", "statistics", "_lazy", "registry"]
+    assert loaded(BACKEND, "import numpy") == {"dpfast", *(f"dpfast.{name}" for name in folders)}
+
+
+def test_the_names_of_the_backend_load_neither_scikit_learn_nor_scipy_nor_any_extra():
+    names = "\n".join(f"from dpfast.{folder} import *" for folder in ("statistics", "noise", "privacy"))
+    found = {name for name in loaded(names, "import numpy") if not NO_LIBRARY.fullmatch(name)}
+    assert {name.partition(".")[0] for name in found} == {"dpfast"}
+    assert not [name for name in found if name.split(".")[1:2] in (["solvers"], ["releases"], ["ledger"], ["plotting"])]
+
+
+@pytest.mark.parametrize("name", registry.ESTIMATORS)
+def test_an_estimator_loads_of_other_libraries_what_its_base_class_loads(name):
+    found = loaded(f"from dpfast import {name}", "import sklearn.base")
+    others = {name for name in found if name.partition(".")[0] != "dpfast" and not NO_LIBRARY.fullmatch(name)}
+    assert others <= {"sklearn.utils.multiclass", "sklearn.utils._unique"}  # the targets of a classifier
+    families = {one.split(".")[1] for one in found if one.startswith("dpfast.")} & set(registry.FAMILIES)
+    assert families == {registry.ESTIMATORS[name]}
+    assert not families & {"papers", "attack", "audit", "jobs", "demo", "cli"}
 
 
 def test_the_wheel_carries_types_and_declarations():

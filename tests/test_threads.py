@@ -1,8 +1,10 @@
 """The thread policy and the one limiter of BLAS."""
 
 import gc
+import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -144,6 +146,18 @@ def test_overlapping_contexts_restore_blas():
     with single_threaded_blas():
         assert set(blas_threads()) == {1}
     assert blas_threads() == before
+
+
+def test_the_library_that_scipy_brings_is_held_too_though_it_is_loaded_late():
+    code = """
+from dpfast._threads import single_threaded_blas
+with single_threaded_blas():
+    import scipy.linalg
+    from threadpoolctl import threadpool_info
+    print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(json.loads(run.stdout)) == {1}
 
 
 def test_the_last_out_restores_blas_whoever_came_first():

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
-from threadpoolctl import ThreadpoolController
-
 from dpfast._transaction import Bracket, RowRanges, Turn
 
 __all__ = ["RowRanges", "Task", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
@@ -144,7 +142,7 @@ class _BlasLimiter:
             self._users.add(user)
             if self._limit is None:
                 if self._controller is None:
-                    self._controller = ThreadpoolController()
+                    self._controller = _find_blas()
                 self._give_up_claims()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
                 self._give_up_claims()
@@ -173,6 +171,15 @@ class _BlasLimiter:
         self._turn = Turn()
         self._users.clear()
         self._restore()
+
+
+def _find_blas() -> Any:
+    """Return a controller of the libraries; that of SciPy must be loaded for it to be among them."""
+    from threadpoolctl import ThreadpoolController
+
+    import dpfast.kernels.blas  # noqa: F401
+
+    return ThreadpoolController()
 
 
 _limiter = _BlasLimiter()

@@ -14,14 +14,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from dpfast._lazy import stub_homes
+
 _HERE = os.path.dirname(__file__)
-
-
-def _homes() -> dict[str, str]:
-    """Read lines of the form ``from module import name as name``; importing ast would take longer than all of this."""
-    with open(os.path.join(_HERE, "__init__.pyi"), encoding="utf-8") as stub:
-        imports = [line.split() for line in stub if line.startswith("from ")]
-    return {name: module for _, module, _, name, *_ in imports}
 
 
 def _is_family(home: str) -> bool:
@@ -29,7 +24,7 @@ def _is_family(home: str) -> bool:
 
 
 #: The module of every public name.
-HOMES = _homes()
+HOMES = stub_homes(__file__)
 
 #: The family of every estimator.
 ESTIMATORS = {name: home.removeprefix("dpfast.") for name, home in HOMES.items() if _is_family(home)}

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
+from dpfast import Ledger, MultiOutcomeRidge, Privacy
 from dpfast.noise import SecureSource, SeededSource, gaussian, resolve_source
 from dpfast.noise.context import digest
 from dpfast.noise.source import BLOCK_WORDS
@@ -74,6 +75,18 @@ def test_seeded_streams_are_frozen():
     branch = SeededSource(0).open().branch(3)
     assert [hex(branch()) for _ in range(9)][::8] == FROZEN["branch"]
     assert [hex(w) for w in SeededSource(2**80 + 1).words(1)] == FROZEN["long seed"]
+
+
+def test_without_a_cipher_there_are_no_bits_and_nothing_is_spent(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
+    for source in (SecureSource, lambda: SeededSource(1)):
+        with pytest.raises(ImportError, match="cryptography"):
+            source()
+    ledger = Ledger(Privacy(1.0))
+    model = MultiOutcomeRidge(1.0, bound_x=1.0, bound_y=1.0, fit_intercept=False, ledger=ledger)
+    with pytest.raises(ImportError, match="cryptography"):
+        model.fit(np.eye(9), np.eye(9))
+    assert ledger.spent.epsilon == 0.0
 
 
 def test_calls_branches_and_seeds_are_all_different():
@@ -161,10 +174,11 @@ def test_seeded_sources_are_not_copied(duplicate):
         duplicate(SeededSource(0))
 
 
-def test_pickles_and_representations_hold_no_key():
+def test_pickles_and_representations_hold_no_key(monkeypatch):
+    keys = bytes(range(32)), bytes(range(32, 64))
+    monkeypatch.setattr(SecureSource, "_make_keys", lambda source: keys)
     source = SecureSource()
-    numbering = source._numbering
-    keys = numbering._algorithm.key, numbering._branch_key
+    assert source._numbering._branch_key == keys[1]
     assert not any(key in pickle.dumps(source) for key in keys)
     assert repr(source) == "SecureSource()"
     assert repr(SeededSource(4)) == "SeededSource(4)"

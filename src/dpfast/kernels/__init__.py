@@ -1,6 +1,6 @@
 """Cython and C: loops, no policy; and the types of what they read and return."""
 
-from pathlib import Path
+import os
 
 
 def get_include() -> str:
@@ -20,4 +20,4 @@ def get_include() -> str:
     >>> os.path.exists(os.path.join(dpfast.get_include(), "gram.h"))
     True
     """
-    return str(Path(__file__).parent)
+    return os.path.dirname(__file__)

@@ -1,1 +1,3 @@
-# Only for cimport: see blas.pxd.
+from typing import Any, Final
+
+PRODUCTS: Final[Any]

@@ -3,8 +3,12 @@
 BLAS is Fortran: it sees a row-major m-by-n matrix as its n-by-m transpose, so every call below is written for the
 transposes. Strides are in doubles, from one row to the next. Callers hold BLAS to one thread
 (`dpfast._threads.single_threaded_blas`), check shapes, and keep dimensions within the range of a 32-bit int.
+
+This module imports SciPy's linear algebra, which takes longer than all of the kernels do: those get the functions from
+`import_products`, once they need them.
 """
 
+from cpython.pycapsule cimport PyCapsule_New
 from scipy.linalg.cython_blas cimport dgemm, dsyrk
 
 # SciPy's integer type, found when the package is built: `int`, or `blas_int` in versions that have it.
@@ -32,3 +36,7 @@ cdef void add_gemm_transposed(
     cdef double one = 1.0
     # c[:] = a.T @ b + beta * c
     dgemm(b"N", b"T", &m, &n, &k, &one, <double*>b, &ldb, <double*>a, &lda, &beta, c, &ldc)
+
+
+cdef blas_products _products = blas_products(add_syrk_upper, add_gemm_transposed)
+PRODUCTS = PyCapsule_New(&_products, b"dpfast.kernels.blas.PRODUCTS", NULL)

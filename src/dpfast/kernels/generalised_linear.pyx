@@ -7,7 +7,7 @@ rows. The caller holds BLAS to one thread; shapes, finiteness and labels are che
 
 import numpy as np
 
-from dpfast.kernels.blas cimport add_syrk_upper
+from dpfast.kernels.blas cimport blas_products, import_products
 
 cdef extern from "generalised_linear.h" nogil:
     ctypedef enum dpfast_loss_kind:
@@ -83,11 +83,13 @@ cdef class LossSums:
     cdef dpfast_loss loss
     cdef const double[:, ::1] rows
     cdef const double[::1] outcomes
+    cdef const blas_products* blas
     cdef int level
 
     def __init__(self, const double[:, ::1] rows, const double[::1] outcomes, *, kind, width=1.0, threshold=1.0,
                  start=0.0, shift=0.0, level=-1):
         self.rows, self.outcomes, self.level = rows, outcomes, level
+        self.blas = import_products()
         self.observations.rows, self.observations.outcomes = &rows[0, 0], &outcomes[0]
         self.observations.n_features = rows.shape[1]
         self.loss = dpfast_loss(_KINDS[kind], width, threshold, start, shift)
@@ -107,7 +109,7 @@ cdef class LossSums:
                 dpfast_add_model(&self.observations, &self.loss, &theta[0], first, last, &value, &gradient[0],
                                  &scaled[0], self.level)
                 # hessian = np.triu(scaled.T @ scaled + hessian)
-                add_syrk_upper(&scaled[0], last - first, n, n, 1.0, &hessian[0, 0], n)
+                self.blas.add_syrk_upper(&scaled[0], last - first, n, n, 1.0, &hessian[0, 0], n)
                 first = last
         return value
 

@@ -6,6 +6,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from dpfast.kernels._gram_c cimport dpfast_pack, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
+from dpfast.kernels.blas cimport blas_products
 
 
 cdef dpfast_table describe_table(object array, const int64_t[::1] rows)
@@ -19,6 +20,7 @@ cdef class GramSums:
     cdef Py_ssize_t rows_in_block, rows_per_block, total_capacity, first_product
     cdef readonly int level
     cdef bint use_blas, with_sums
+    cdef const blas_products* blas
     cdef double[::1] pack_buffer, row_buffer, x_staging, y_staging, block
     cdef int64_t[:, ::1] products
     cdef int64_t[::1] columns

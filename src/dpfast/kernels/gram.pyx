@@ -24,8 +24,7 @@ from dpfast.kernels._gram_c cimport (
     dpfast_panel_width,
 )
 
-from dpfast.kernels.blas cimport add_gemm_transposed, add_syrk_upper
-
+from dpfast.kernels.blas cimport import_products
 from dpfast.kernels.limbs cimport limbs_to_double
 
 cdef extern from "cpu.h":
@@ -117,6 +116,8 @@ cdef class GramSums:
         self.block_rows = min(block_rows, self.rows_per_block)
         self.level = dpfast_resolve_level(level)
         self.use_blas = use_blas
+        if use_blas:
+            self.blas = import_products()
         self.with_sums = with_sums
         self.first_product = self.x_grid.n_columns if cross_only else 0
         self._allocate()
@@ -192,9 +193,9 @@ cdef class GramSums:
             self._flush_block()
         cdef double beta = 1.0 if self.rows_in_block > 0 else 0.0
         if self.first_product == 0:
-            add_syrk_upper(self.pack.data, n_rows, d, stride, beta, &self.block[0], stride)
+            self.blas.add_syrk_upper(self.pack.data, n_rows, d, stride, beta, &self.block[0], stride)
         if self.y_grid.n_columns > 0:
-            add_gemm_transposed(
+            self.blas.add_gemm_transposed(
                 self.pack.data, n_rows, d, stride, self.pack.data + d, self.y_grid.n_columns, stride,
                 beta, &self.block[d], stride)
         self.rows_in_block += n_rows

@@ -26,15 +26,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpfast import _arguments as check
 from dpfast._arrays import Words
 
 from .context import digest
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 #: Words (of 64 bits) requested from the cipher at a time: 64 KiB run at full speed and stay in the second-level cache.
 BLOCK_WORDS = 8192
@@ -71,9 +73,8 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks to note
 class Stream:
     """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and is invalid after a fork."""
 
-    def __init__(self, algorithm: algorithms.AES, branch_key: bytes, call: int) -> None:
-        initial_counter = call.to_bytes(8, "big") + bytes(8)
-        self._encryptor = Cipher(algorithm, modes.CTR(initial_counter)).encryptor()
+    def __init__(self, start: Callable[[bytes], CipherContext], branch_key: bytes, call: int) -> None:
+        self._encryptor = start(call.to_bytes(8, "big") + bytes(8))
         self._branch_key = branch_key
         self._call = call
         self._generation = _forks_survived
@@ -108,12 +109,20 @@ def _branch_words(key: bytes, call: int, index: int) -> Iterator[int]:
             yield int.from_bytes(digest[start : start + 8], "little")
 
 
+def _counter_mode(key: bytes) -> Callable[[bytes], CipherContext]:
+    """Return a function that starts AES-256 at a counter. Imported with the first source, before anything is read."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    algorithm = algorithms.AES(key)
+    return lambda initial: Cipher(algorithm, modes.CTR(initial)).encryptor()
+
+
 class _Numbering:
     """Two keys and the calls numbered under them: replaced whole, so that a number is never used twice with a key."""
 
     def __init__(self, cipher_key: bytes, branch_key: bytes) -> None:
         self.generation = _forks_survived
-        self._algorithm = algorithms.AES(cipher_key)
+        self._start = _counter_mode(cipher_key)
         self._branch_key = branch_key
         self._lock = threading.Lock()
         self._n_calls = 0
@@ -122,7 +131,7 @@ class _Numbering:
         with self._lock:
             call = self._n_calls
             self._n_calls += 1
-        return Stream(self._algorithm, self._branch_key, call)
+        return Stream(self._start, self._branch_key, call)
 
 
 class BitSource(ABC):

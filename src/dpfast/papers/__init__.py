@@ -9,6 +9,4 @@ _MODULES = ("convex_erm", "policy_evaluation", "primo", "sparse_regression", "sy
 
 __all__ = ["Bound", "convex_erm", "policy_evaluation", "primo", "sparse_regression", "synthetic_control"]
 
-__getattr__, __dir__ = lazy(
-    __name__, {"Bound": f"{__name__}.bound"} | {name: f"{__name__}.{name}" for name in _MODULES}
-)
+__getattr__, __dir__ = lazy(__name__, {"Bound": f"{__name__}.bound"} | dict.fromkeys(_MODULES, __name__))

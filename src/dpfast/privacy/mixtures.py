@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr
 
 from dpfast._arrays import FloatArray
 from dpfast.privacy.gaussian import gaussian_epsilon
@@ -81,6 +80,8 @@ def _of_few_kinds(counts: Counter[float]) -> Counter[float]:
 
 def _ratios(kinds: Counter[float]) -> tuple[FloatArray, FloatArray]:
     """Return the values of the sum of all ratios, rounded up if they are many, and their probabilities."""
+    from scipy.special import gammaln  # takes longer to import than all of dpfast.privacy
+
     ratios, weights = np.zeros(1), np.ones(1)
     for epsilon, count in sorted(kinds.items()):
         heads = np.arange(count + 1.0)
@@ -103,6 +104,8 @@ def _profile(mu: float, epsilon: FloatArray) -> FloatArray:
     """Return delta_G(mu; epsilon), rounded up."""
     if mu == 0.0:
         return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
+    from scipy.special import log_ndtr  # takes longer to import than all of dpfast.privacy
+
     own, other = log_ndtr(mu / 2.0 - epsilon / mu), log_ndtr(-mu / 2.0 - epsilon / mu)
     room = 1e-15 * (np.abs(epsilon) + np.abs(own) + np.abs(other))
     profile: FloatArray = -np.exp(own) * np.expm1(np.minimum(epsilon + other - own - room, 0.0))

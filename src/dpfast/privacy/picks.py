@@ -52,7 +52,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
@@ -111,6 +110,8 @@ def _delta_on_grid(epsilon: float, length: float, picks: int, mu: float) -> floa
         share = math.expm1(epsilon - high) / math.expm1(low - high)
         found = values[above] + (values[above - 1] - values[above]) * share
     else:
+        from scipy.special import ndtr  # takes longer to import than all of dpfast.privacy
+
         beyond = ndtr(0.5 * mu - (epsilon - ends[1:]) / mu)
         # Rounding may make computed values increase a little.
         found = float(np.maximum(values[:-1] - values[1:], 0.0) @ beyond)

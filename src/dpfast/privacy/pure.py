@@ -41,8 +41,6 @@ import functools
 import math
 from fractions import Fraction
 
-from scipy.special import erfinv, gammaincinv, log_ndtr, ndtri_exp
-
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, largest_within
@@ -88,6 +86,8 @@ def l2_laplace_expected_norm(scale: float, dim: int) -> float:
 
 def l2_laplace_norm_quantile(scale: float, dim: int, level: float) -> float:
     """Return the norm that L2-Laplace noise stays below with probability ``level``: a quantile of Gamma(dim, scale)."""
+    from scipy.special import gammaincinv  # takes longer to import than all of dpfast.privacy
+
     level = check.share("level", level)
     return check.nonnegative("scale", scale) * float(gammaincinv(check.positive_integer("dim", dim), level))
 
@@ -111,7 +111,8 @@ def l2_laplace_coordinate_quantile(scale: float, dim: int, level: float) -> floa
 
 @functools.lru_cache(maxsize=64)
 def _unit_coordinate_quantile(dim: int, level: float) -> float:
-    from scipy.integrate import quad  # takes longer to import than all of dpfast.privacy
+    from scipy.integrate import quad
+    from scipy.special import gammaincinv  # both take longer to import than all of dpfast.privacy
 
     def tail(t: float) -> float:
         shape = 0.5 * (dim + 1)
@@ -147,6 +148,8 @@ def range_mu(length: float) -> float:
     >>> round(range_mu(1.0), 4)
     0.6239
     """
+    from scipy.special import erfinv, ndtri_exp  # takes longer to import than all of dpfast.privacy
+
     half = check.positive("length", length) / 2.0
     if half < 1.0:
         # erf(mu/sqrt(8)) = 2 p - 1, without the cancellation of quantiles near one half.
@@ -162,6 +165,8 @@ def range_of_mu(mu: float) -> float:
     >>> range_mu(range_of_mu(0.25)) <= 0.25
     True
     """
+    from scipy.special import log_ndtr  # takes longer to import than all of dpfast.privacy
+
     half = check.positive("mu", mu) / 2.0
     length = 2.0 * float(log_ndtr(half) - log_ndtr(-half)) * ROUND_DOWN
     while range_mu(length) > mu:

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from dpfast import _arguments as check
 from dpfast import io
@@ -134,6 +133,8 @@ def _split(donors: Any, n_pre: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _more_donors(pre: FloatArray, post: FloatArray, target: FloatArray, mu: float) -> Influence:
+    from scipy import linalg
+
     triangle, rows, rest = _orthonormal(pre, mu)
     half = linalg.solve_triangular(triangle, target, trans="T", check_finite=False)
     cross = rows.T @ post
@@ -163,6 +164,8 @@ def _more_donors(pre: FloatArray, post: FloatArray, target: FloatArray, mu: floa
 
 
 def _more_periods(pre: FloatArray, post: FloatArray, target: FloatArray, mu: float) -> Influence:
+    from scipy import linalg
+
     triangle, columns, rest = _orthonormal(pre.T, mu)
     weights = linalg.solve_triangular(triangle, columns.T @ target, check_finite=False)
     # The inverse of the triangle, so that (XX' + mu I)^-1 = rows rows'.
@@ -182,6 +185,8 @@ def _more_periods(pre: FloatArray, post: FloatArray, target: FloatArray, mu: flo
 
 def _orthonormal(matrix: FloatArray, mu: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return R, M R^-1 and sqrt(mu) R^-1 for a matrix M, where R'R = M'M + mu I."""
+    from scipy import linalg
+
     stacked = np.concatenate([matrix, np.sqrt(mu) * np.eye(matrix.shape[1])])
     triangle: FloatArray = linalg.qr(stacked, mode="r", check_finite=False)[0][: matrix.shape[1]]
     columns: FloatArray = linalg.solve_triangular(triangle, stacked.T, trans="T", check_finite=False).T
