@@ -1,4 +1,7 @@
-"""Checks of the public numbers for calibrations. Every message names the argument and the accepted values."""
+"""Checks of the public numbers for calibrations. Every message names the argument and the accepted values.
+
+Most numbers are floats or integers already: those are told from others without a call.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -53,7 +57,7 @@ def real(name: str, value: object) -> float:
 
 def positive(name: str, value: object) -> float:
     """Return a positive finite float."""
-    number = real(name, value)
+    number = value if type(value) is float else real(name, value)
     if not 0.0 < number < math.inf:
         raise ValueError(f"{name} must be positive and finite, got {number!r}")
     return number
@@ -61,7 +65,7 @@ def positive(name: str, value: object) -> float:
 
 def nonnegative(name: str, value: object) -> float:
     """Return a finite float of at least 0."""
-    number = real(name, value)
+    number = value if type(value) is float else real(name, value)
     if not 0.0 <= number < math.inf:
         raise ValueError(f"{name} must be at least 0 and finite, got {number!r}")
     return number
@@ -69,7 +73,7 @@ def nonnegative(name: str, value: object) -> float:
 
 def positive_or_inf(name: str, value: object) -> float:
     """Return a positive float; inf is accepted and means no noise."""
-    number = real(name, value)
+    number = value if type(value) is float else real(name, value)
     if not number > 0.0:
         raise ValueError(f"{name} must be positive (float('inf') for no noise), got {number!r}")
     return number
@@ -82,7 +86,7 @@ def optional(accepted: Callable[[str, object], Checked], name: str, value: objec
 
 def share(name: str, value: object, *, whole: bool = False) -> float:
     """Return a float in (0, 1), or in (0, 1] if it may be the whole."""
-    number = real(name, value)
+    number = value if type(value) is float else real(name, value)
     if not (0.0 < number < 1.0 or (whole and number == 1.0)):
         raise ValueError(f"{name} must lie in (0, 1{']' if whole else ')'}, got {number!r}")
     return number
@@ -118,7 +122,7 @@ def instance(name: str, value: object, kind: type[Checked], called: str) -> Chec
 
 def epsilon_value(value: object) -> float:
     """Return epsilon in [0, inf]."""
-    number = real("epsilon", value)
+    number = value if type(value) is float else real("epsilon", value)
     if not number >= 0.0:
         raise ValueError(f"epsilon must be at least 0 (float('inf') for no noise), got {number!r}")
     return number
@@ -132,7 +136,7 @@ def nonnegative_or_auto(name: str, value: object) -> None:
 
 def delta_value(value: object) -> float:
     """Return delta in (0, 1), as a Gaussian mechanism needs it."""
-    number = real("delta", value)
+    number = value if type(value) is float else real("delta", value)
     if number == 0.0:
         raise ValueError(
             "delta = 0 is met by no Gaussian noise: pass a delta in (0, 1), or use the pure mechanism, "
@@ -155,7 +159,7 @@ def positive_integer(name: str, value: object) -> int:
 
 def integer_of_at_least(name: str, value: object, least: int) -> int:
     """Return an integer that is not below `least`."""
-    number = integer(name, value)
+    number = value if type(value) is int else integer(name, value)
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     return number
@@ -173,7 +177,7 @@ def integer(name: str, value: object) -> int:
 
 def shape(name: str, value: object) -> tuple[int, ...]:
     """Return a size, an integer or a tuple of them, as a shape."""
-    return tuple(integer_of_at_least(name, entry, 0) for entry in (value if isinstance(value, tuple) else (value,)))
+    return tuple(map(partial(integer_of_at_least, name, least=0), value if isinstance(value, tuple) else (value,)))
 
 
 def adjacency_value(value: object) -> str:

@@ -602,8 +602,9 @@ def _own_path(path: object) -> str:
 
 def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
     """Record the releases that a reservation paid for, with the time of the reservation."""
+    since = draft.held(number).since
     for release in releases:
-        release._recorded_at(draft.held(number).since)
+        release._recorded_at(since)
     draft.spend(number, releases)
 
 

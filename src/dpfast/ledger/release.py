@@ -38,11 +38,11 @@ def unit_value(value: object) -> Unit:
 _FIELDS: Mapping[str, Callable[[str, Any], Any]] = {
     "name": check.text,
     "mechanism": check.text,
-    "calibration": lambda name, value: check.choice(name, value, _CALIBRATIONS),
+    "calibration": partial(check.choice, accepted=_CALIBRATIONS),
     "guaranteed": check.boolean,
     "reproducible": check.boolean,
     "time": check.text,
-    "unit": lambda _, value: unit_value(value),
+    "unit": partial(check.choice, accepted=_UNITS),
 }
 _OPTIONAL: Mapping[str, Callable[[str, Any], Any]] = {
     "mu": check.positive,

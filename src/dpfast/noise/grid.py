@@ -183,7 +183,7 @@ class _FixedPointCells(Cells):
         self._cells: FixedPoint | NDArray[np.object_] = values
 
     def split(self, start: int, stop: int) -> FloatArray:
-        values = self._values if (start, stop) == (0, *self._values.shape) else self._values[start:stop]
+        values = self._values if (start, stop) == (0, len(self._values.high)) else self._values[start:stop]
         if 1 <= self._shift <= 62:
             return self._split_words(values)
         integers = [high * 2**64 + low for high, low in zip(values.high.tolist(), values.low.tolist(), strict=True)]
@@ -197,7 +197,7 @@ class _FixedPointCells(Cells):
 
     def _split_words(self, values: FixedPoint) -> FloatArray:
         self._cells = FixedPoint(np.empty_like(values.high), np.empty_like(values.low), self._grid.exponent)
-        fractions = np.empty(values.shape)
+        fractions = np.empty(len(values.high))
         limbs.split_cells(values.high, values.low, self._shift, self._cells.high, self._cells.low, fractions)
         return fractions
 
@@ -270,7 +270,7 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
         high, low = in_c_order(center.high).ravel(), in_c_order(center.low).ravel()
-        actual, flat = center.shape, FixedPoint(high, low, center.exponent)
+        actual, flat = center.high.shape, FixedPoint(high, low, center.exponent)
         exact: _DoubleCells | _FixedPointCells = _FixedPointCells(flat, grid)
     else:
         values = np.asarray(

@@ -188,23 +188,25 @@ def padded_squared_product_bound(
     >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
     730
     """
-    p, r = map(_checked_exponent, exponents)
-    errors, root = (
-        [_half_root_up(size) for size in sizes],
-        2.0 * _half_root_up(check.positive_integer("n_rows", n_rows)),
-    )
-    bound = check.positive("bound", bound)
+    (p, r), bound = exponents, check.positive("bound", bound)
+    error_p, error_r, root, least_places = _rounding_errors(*sizes, n_rows)
     # All are multiples of 2**-places, and so is half of a length: exact in integers.
-    places = max(*map(_places, (*errors, root)), _places(bound) - min(r, 0), -p) + 1
-    of_p, length = 1 << places + p, _units(bound, places + r)
-    error_p, error_r = (_units(error, places) for error in errors)
-    added = max(end * of_p * error_r + length // end * error_p for end in (1, 2)) + error_p * error_r
-    return ((length * of_p << places) + _units(root, places) * added) ** 2 // (1 << 6 * places) + 1
+    places = max(least_places, _places(bound) - min(r, 0), -p) + 1
+    of_p, length, finer = 1 << places + p, _units(bound, places + r), places - least_places
+    error_p, error_r, root = error_p << finer, error_r << finer, root << finer
+    shortest, longest = of_p * error_r + length * error_p, 2 * of_p * error_r + length // 2 * error_p
+    added = max(shortest, longest) + error_p * error_r
+    return ((length * of_p << places) + root * added) ** 2 // (1 << 6 * places) + 1
 
 
 @remembered
-def _half_root_up(size: int) -> float:
-    return rounding.sqrt_up(Fraction(size, 4))
+def _rounding_errors(size_p: int, size_r: int, n_rows: int) -> tuple[int, int, int, int]:
+    """Return ``sqrt(size)/2`` of both sizes and ``sqrt(n_rows)``, rounded up, in units of 2**-k, and k."""
+    n_rows = check.positive_integer("n_rows", n_rows)
+    halves = [rounding.sqrt_up(Fraction(size, 4)) for size in (size_p, size_r, n_rows)]
+    places = max(map(_places, halves))
+    error_p, error_r, half_root = (_units(half, places) for half in halves)
+    return error_p, error_r, 2 * half_root, places
 
 
 def _places(number: float) -> int:

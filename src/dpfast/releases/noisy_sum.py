@@ -120,7 +120,7 @@ class NoisySum(SingleRelease):
         If delta is 0, entries that are moved one or two at a time get independent noise.
         """
         if privacy.delta > 0.0:
-            mu = gaussian_mu(*privacy.finite_target)
+            mu = _mu_of(privacy)
             scale = scale_for_mu(mu, moved)
             return cls(privacy, "Gaussian", scale, scale, shape, mu, unit)
         epsilon, _ = privacy.finite_target
@@ -148,6 +148,12 @@ class NoisySum(SingleRelease):
         flat = FixedPoint(statistic.high.ravel(), statistic.low.ravel(), statistic.exponent)
         drawn = draw(self.law, self.scale, flat, source, grid)
         return Drawn(self.law, {"sum": drawn.reshape(self.shape)}, {"sum": grid}, self.mu, self.unit)
+
+
+@remembered
+def _mu_of(privacy: Privacy) -> float:
+    """Return the mu of a budget: of the steps of a fit, which share one, it is found once."""
+    return gaussian_mu(*privacy.finite_target)
 
 
 def _bins_moved(adjacency: Adjacency) -> int:

@@ -209,7 +209,7 @@ class StagedRegression(Mechanism[Regression]):
         """Standard deviation of the noise in an entry of a sum of parts of length 1 with the whole budget."""
         return {"sum": self.unit_deviation}
 
-    @property
+    @cached_property
     def unit_deviation(self) -> float:
         """Standard deviation of the noise in a sum of numbers up to 1 with the whole budget."""
         return NoisySum.calibrate(self.privacy, 1.0, (1,)).deviation
@@ -307,12 +307,12 @@ class StagedRegression(Mechanism[Regression]):
         unknown = np.full(self.shape[::-1], np.nan)
         return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), lost=1.0)
 
-    @property
+    @cached_property
     def units(self) -> Units:
         """Units of the computation between releases; rows and outcomes are summed in their original units."""
         return Units.near(*self.radii)
 
-    @property
+    @cached_property
     def _unit(self) -> Unit:
         return "row" if self.max_rows is None else "person"
 
@@ -668,7 +668,7 @@ class Fit:
     def _kept(self, coef: FloatArray) -> float:
         """Return the part of coefficients (D, l) to use in sums of residuals, to prevent overflow: often 1."""
         radius, largest = self.mechanism.radii
-        predicted = radius * float(np.sum(np.abs(coef[:-1]))) + float(np.sum(np.abs(coef[-1])))
+        predicted = radius * float(np.abs(coef[:-1]).sum()) + float(np.abs(coef[-1]).sum())
         return 1.0 / max(1.0, predicted / (_REACH * largest))
 
     def _moments(
@@ -851,7 +851,7 @@ def _sum_rows(
 
 def _unless_bare(row_map: RowMap) -> RowMap | None:
     """Leave out a map that only clips rows: the sums and counts clip them too."""
-    is_bare = all(getattr(row_map, name) is None for name in ("low", "center", "scale", "basis"))
+    is_bare = row_map.low is row_map.center is row_map.scale is row_map.basis is None
     return None if is_bare else row_map
 
 

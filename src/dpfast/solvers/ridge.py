@@ -99,7 +99,7 @@ class Units(NamedTuple):
     @classmethod
     def near(cls, bound_x: float, bound_y: float) -> Units:
         """Return the largest powers of two that are not above these bounds."""
-        return cls(*(math.ldexp(0.5, math.frexp(bound)[1]) for bound in (bound_x, bound_y)))
+        return cls(math.ldexp(0.5, math.frexp(bound_x)[1]), math.ldexp(0.5, math.frexp(bound_y)[1]))
 
     def moments(self, moments: NoisyMoments, bounds: tuple[float, float] | None = None) -> NoisyMoments:
         """Return moments, as they were released, in these units, means of rows and outcomes within bounds if given."""

@@ -354,7 +354,7 @@ def checked_bounds(bound_x: object, bound_y: object, *, has_outcomes: bool) -> t
 
 
 def _checked_bound(bound: object, name: str) -> float:
-    number = check.real(name, bound)
+    number = bound if type(bound) is float else check.real(name, bound)
     if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
         raise ValueError(f"{name} must be a positive number from 1e-100 to 1e100, got {number!r}")
     return number
