@@ -6,24 +6,8 @@ of `series` distinguish the series, also in other pictures. Their colours are fo
 otherwise. Markers and styles of lines are for readers of grey.
 """
 
-from dpfast.plotting.canvas import saved, series
-from dpfast.plotting.estimates import coefficients
-from dpfast.plotting.paths import placebo_distribution, synthetic_control_gaps, synthetic_control_paths
-from dpfast.plotting.public_rows import calibration, roc
-from dpfast.plotting.spending import budget_spent, plan_curves, score_curves
-from dpfast.plotting.states import value_function
+from dpfast._lazy import lazy, stub_homes
 
-__all__ = [
-    "budget_spent",
-    "calibration",
-    "coefficients",
-    "placebo_distribution",
-    "plan_curves",
-    "roc",
-    "saved",
-    "score_curves",
-    "series",
-    "synthetic_control_gaps",
-    "synthetic_control_paths",
-    "value_function",
-]
+__all__ = sorted(_HOMES := stub_homes(__file__))
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)
