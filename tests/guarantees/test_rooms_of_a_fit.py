@@ -75,12 +75,12 @@ def entered(fit):
 #: Most files and calls: a little above what was measured. Noise decides how many steps some solvers take, up to half as
 #: many again, so a figure is the least of several fits.
 MOST = {
-    "ridge": (34, 1_200),
-    "ridge with two steps": (44, 4_700),
-    "classifier": (55, 5_100),
-    "panel": (40, 2_150),
-    "policy": (33, 2_700),
-    "sparse": (50, 8_200),
+    "ridge": (36, 1_320),
+    "ridge with two steps": (46, 4_900),
+    "classifier": (57, 5_400),
+    "panel": (43, 2_400),
+    "policy": (35, 2_900),
+    "sparse": (53, 8_600),
 }
 
 
