@@ -566,7 +566,7 @@ def test_limits_that_nobody_declared_are_spoken_of_whatever_the_entries_are():
         ({"bound_x": 1.0}, "box_x goes with selector='pursuit' .* and without bound_x"),
         ({"selector": "exponential"}, "box_x goes with selector='pursuit'"),
         ({"box_x": "private"}, "box_x must be limits, got 'private'"),
-        ({"box_x": (0, [1, 2, 3])}, "box_x must hold one entry for each of 4 features, got 3"),
+        ({"box_x": (0, [1, 2, 3])}, "box_x must have a low and a high for each of 4 features, got 3 of each"),
         ({"box_x": {"bmi": (-1, 1)}}, "box_x must have every column of X"),
     ],
 )
