@@ -29,6 +29,9 @@ from dpfast.statistics.sizes import Sizes
 SHARE = 0.1
 #: Share of people that a bound may clip.
 FEW = 0.01
+#: Half-octaves, and standard deviations of noise that people in them exceed, for a bound that is not certain to be
+#: better than a declared one.
+_SEEN_TOGETHER, _LIKELY = 4, 3.0
 #: Half-octaves below a declared bound among which a smaller one is looked for.
 _TOLD_APART = 40
 
@@ -122,8 +125,7 @@ class NoisySizes:
                 outcomes = np.array(several) if sizes.each else several[0]
                 are_certain &= None not in norms[sizes.rows :]
             else:
-                seen = self._last(self._without_zeros(of_norms[-1], people), declared.share)
-                outcomes = min(declared.bound, bins.size(max(seen.place, 1)))
+                outcomes = self._lowered(self._without_zeros(of_norms[-1], people), declared)
         if sizes.entries:
             zero = 0 if nonnegative else bins.largest_code
             entries = counts[len(norms) :, bins.largest_code - zero :]
@@ -138,6 +140,14 @@ class NoisySizes:
         """Return the code of the largest norm with few people beyond it; None if no people are distinct from noise."""
         found = self._last(self._without_zeros(histogram, people))
         return found.place if found.is_certain and found.place > 0 else None
+
+    def _lowered(self, counted: WithoutZeros, declared: Lowered) -> float:
+        """Return the largest size with few people beyond it; the declared bound if it is as likely noise."""
+        found = self._last(counted, declared.share)
+        seen = counted.counts[max(0, found.place - _SEEN_TOGETHER + 1) : found.place + 1]
+        if not found.is_certain and float(seen.sum()) < _LIKELY * self.noise.deviation * math.sqrt(len(seen)):
+            return declared.bound
+        return min(declared.bound, self.sizes.bins.size(max(found.place, 1)))
 
     def _limits(
         self, largest: FloatArray, least: FloatArray, people: int | None, zero: int
