@@ -258,12 +258,14 @@ def test_a_delta_that_hides_nobody_is_spoken_of_once_where_the_number_of_people_
     fit = FITS[name]
     if fit.estimator.delta == 0.0 or not fit.accepts(delta=0.4):
         pytest.skip("delta is 0")
+    if "repeatedly" in name:
+        pytest.skip("the delta of all of them is above 1")
     told = told_of_delta(name, 0.4)
     if fit.estimator.adjacency == "add_remove" or fit.unit == "person":
         assert told == []
         return
     # A family that expects no error says no number of people.
-    if "repeated" not in name and getattr(fit(*people(80)), "_n_public", None) is not None:
+    if getattr(fit(*people(80)), "_n_public", None) is not None:
         assert len(told) == 1
         assert told[0].startswith("delta 0.4 is at least 1 over the number of people, ")
     assert told_of_delta(name, fit.estimator.delta) == []

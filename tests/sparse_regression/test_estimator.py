@@ -14,7 +14,7 @@ from scipy import optimize
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
-from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning, UtilityWarning, io
+from dpfast import BudgetExceeded, Ledger, Privacy, SparseRegression, UnsoundCalibrationWarning, io
 from dpfast.noise import resolve_source
 from dpfast.privacy import compose_mu, gaussian_mu, keeps_to, picks_range, split_mu
 from dpfast.statistics import LassoSelector
@@ -545,26 +545,23 @@ def test_no_entry_is_larger_than_one_once_it_is_scaled():
     assert np.all(mapped[0] > 1.0 - 1e-15)
 
 
-def test_limits_that_nobody_declared_are_spoken_of_whatever_the_entries_are():
+def test_a_table_says_that_nobody_declared_limits_whatever_the_entries_are():
     frame, limits, unit, y = raw(400)
-    ledger = Ledger(Privacy(3.0, 1e-5))
+
+    def note(rows, **declared):
+        return SparseRegression(1.0, 1e-6, n_nonzero=1, **declared).fit(rows, y).summary().attrs["note"]
+
     for rows in (unit / 10.0, frame.to_numpy()):
-        with pytest.warns(UtilityWarning, match=r"entries of X are clipped to \[-1, 1\].*box_x=\(-1, 1\) says"):
-            SparseRegression(1.0, 1e-6, n_nonzero=1).fit(rows, y)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="entries of X")
-        with pytest.raises(UtilityWarning, match="entries of X"):
-            SparseRegression(1.0, 1e-6, n_nonzero=1, ledger=ledger).fit(frame, y)
-        assert ledger.spent.epsilon == 0.0
-        for declared in ({"box_x": limits}, {"bound_x": 2.0}, {"bound_x": "private"}):
-            SparseRegression(1.0, 1e-6, n_nonzero=1, **declared).fit(frame, y)
+        assert "entries of X are clipped to [-1, 1]" in note(rows)
+    for declared in ({"box_x": limits}, {"bound_x": 2.0}, {"bound_x": "private"}, {"selector": "exponential"}):
+        assert "note" not in SparseRegression(1.0, 1e-6, n_nonzero=1, **declared).fit(frame, y).summary().attrs
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"bound_x": 1.0}, "box_x goes with selector='pursuit' .* and without bound_x"),
-        ({"selector": "exponential"}, "box_x goes with selector='pursuit'"),
+        ({"bound_x": 1.0}, "box_x, .* go with selector='pursuit' .* and without bound_x"),
+        ({"selector": "exponential"}, "box_x, .* go with selector='pursuit'"),
         ({"box_x": "private"}, "box_x must be limits, got 'private'"),
         ({"box_x": (0, [1, 2, 3])}, "box_x must have a low and a high for each of 4 features, got 3 of each"),
         ({"box_x": {"bmi": (-1, 1)}}, "box_x must have every column of X"),

@@ -24,13 +24,13 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed, warn
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
-from dpfast.privacy import Privacy, UtilityWarning, split_with_picks
+from dpfast.privacy import Privacy, split_with_picks
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
@@ -243,7 +243,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _estimates(self, names: Names = OWN_NAMES) -> Estimates:
         check_is_fitted(self)
         columns = {"estimate": np.atleast_2d(self.coef_)[:, self.support_]}
-        return self._tabulated(columns, self._header(), names, chosen=self.support_)
+        note = _UNDECLARED if self._way == "pursuit" and self.bound_x is None and self.box_x is None else None
+        return self._tabulated(columns, self._header(note=note), names, chosen=self.support_)
 
     @classmethod
     def plan(
@@ -334,7 +335,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         if self.box_x is not None:
             check_box(self.box_x)
             if self.bound_x is not None or self._way != "pursuit":
-                raise ValueError("box_x goes with selector='pursuit' (what 'auto' is) and without bound_x")
+                raise ValueError(
+                    "box_x, and low and high of a job's features, go with selector='pursuit' (what 'auto' is) and "
+                    "without bound_x"
+                )
         for name, given in (("bound_x", self.bound_x), ("bound_y", self.bound_y)):
             bound = check.optional(check.positive, name, given)
             # Beyond, a later release of a pursuit would be refused because of the values of an earlier one.
@@ -496,8 +500,6 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         self._check_features(table.n_features)
         if table.is_read_once or table.is_unordered:
             table = table.held()
-        if self.bound_x is None and self.box_x is None:
-            warn(_UNDECLARED, UtilityWarning)
         row_map = self._row_map(table.n_features)
         bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
         rows: PursuedRows | PursuedParts
