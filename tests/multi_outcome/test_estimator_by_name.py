@@ -160,7 +160,7 @@ def test_a_scaler_and_a_selection_take_names():
         ({"box_x": {}}, "box_x by name must be a mapping"),
         ({"box_x": {0: (18, 90), 1: (0, 1)}}, "box_x by name must be a mapping"),
         ({"box_x": ((0, 1), (0, 90))}, "box_x is ambiguous: two pairs for two features, or lows and highs"),
-        ({"box_x": [[18, 90], [0, 1]]}, "not a pair for each; write limits by name"),
+        ({"box_x": [[18, 90], [0, 1]]}, "not a pair for each feature; write limits by name"),
         ({"bound_y": {"days": 30.0}}, "bound_y must have every column of Y, once: it has 1, and Y has 2"),
         ({"bound_y": {"days": 30.0, "costs": 1.0}}, "bound_y has names that Y lacks: 'costs'"),
         ({"bound_y": {"days": -1.0, "cost": 1.0}}, r"bound_y\['days'\] must be positive"),

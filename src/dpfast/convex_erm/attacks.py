@@ -146,9 +146,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     bounded: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "loss": "huber"}
     sizes = Sizes(rows=True, outcomes=True)
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
-    large: dict[str, Any] = {"bound_x": 1.0, "bound_y": 20.0, "loss": "poisson"}
-    sizes = Sizes(outcomes=True, bins=HalfOctaves(-1, 9))
-    yield from counts_attacks("counts", partial(regressor, **large), sizes, privacy, outcomes=(1.0, 12.0))
+    for loss, least in (("quantile", -31), ("poisson", -1)):
+        large: dict[str, Any] = {"bound_x": 1.0, "bound_y": 20.0, "loss": loss}
+        sizes = Sizes(outcomes=True, bins=HalfOctaves(least, 9))
+        yield from counts_attacks(loss, partial(regressor, **large), sizes, privacy, outcomes=(1.0, 12.0))
     for claim in claims(privacy, delta=True):
         yield from (_classes_descent_attack(claim, copies) for copies in (1, 2))
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
