@@ -190,11 +190,14 @@ def test_a_generous_bound_on_counts_costs_little(adjacency):
         loss, many, found = losses(bound_y)
         assert loss < min(constant, little + 0.2 * (constant - mean_poisson_deviance(y, np.exp(X @ [1.0, 0.0, -0.5]))))
         assert (many, found < 20.0) == ({2}, True)
-    plans = [
-        ObjectivePerturbationRegressor.plan(3_000, 3, epsilon=1.0, bound_x=1.0, bound_y=8.0, loss=loss)
-        for loss in (PoissonLoss(8.0), "poisson")
-    ]
-    assert plans[0].expected_error < plans[1].expected_error
+
+
+@pytest.mark.parametrize(("named", "own"), [("poisson", PoissonLoss(8.0)), ("huber", SmoothedHuber(2.0))])
+def test_a_plan_leaves_out_what_a_smaller_bound_costs(named, own):
+    """A loss of the user's own keeps the declared bound, and has the whole budget."""
+    options = {"epsilon": 1.0, "delta": 1e-6, "bound_x": 1.0, "bound_y": 8.0}
+    found, kept = (ObjectivePerturbationRegressor.plan(3_000, 3, loss=loss, **options) for loss in (named, own))
+    assert 1.02 < found.expected_error / kept.expected_error < 1.2
 
 
 @pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")

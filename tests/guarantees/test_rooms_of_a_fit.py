@@ -79,7 +79,7 @@ MOST = {
     "ridge with two steps": (46, 4_900),
     "classifier": (57, 5_400),
     "panel": (43, 2_400),
-    "policy": (35, 2_900),
+    "policy": (33, 2_780),
     "sparse": (53, 8_600),
 }
 

@@ -285,18 +285,18 @@ def test_few_counts_beyond_the_range_are_taken_for_noise():
 
 @pytest.mark.slow
 def test_limits_of_many_chains_hold(monkeypatch):
-    """Of 20 fits a cell: in 88% or more of the states. Hardly any fit warns without a reason, most with one do."""
+    """Of 20 fits a cell: in 93% or more of the states. Hardly any fit warns without a reason, and most with one do."""
     monkeypatch.syspath_prepend(ROOT)
     from benchmarks.policy_limits import ALSO_TUNED, cell
 
     warned = {True: [], False: []}
     for name, world in ALSO_TUNED.items():
         found = cell(world, 5_000, 1.0, "replace_one", 20)
-        assert found["mean"] >= 0.88, name
+        assert found["mean"] >= 0.93, name
         assert found["least"] >= 0.8, name
         warned[world.is_good].append(found["warned"])
     assert np.mean(warned[True]) <= 0.05
-    assert np.mean(warned[False]) >= 0.6
+    assert np.mean(warned[False]) >= 0.7
 
 
 def test_a_fit_that_knows_nothing_is_in_the_middle_and_says_so():

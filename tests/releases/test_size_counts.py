@@ -11,7 +11,7 @@ from dpfast import Privacy, io
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_delta, gaussian_mu, keeps_to
-from dpfast.releases.size_counts import NoisySizes
+from dpfast.releases.size_counts import FEW, Lowered, NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts
 
 ALL = Sizes(rows=True, outcomes=True, entries=True)
@@ -179,3 +179,39 @@ def test_few_people_get_a_box_that_holds_both_sides(adjacency):
         low, high = found(x, sizes=Sizes(entries=True), epsilon=1.0, adjacency=adjacency, seed=seed).box
         beyond = np.mean((x < low) | (x > high), axis=0)
         assert np.all((beyond < 0.35) | (low == high))
+
+
+def lowered(outcomes, epsilon, declared, seed):
+    """The bound that noisy counts of outcomes by size leave of a declared one."""
+    sizes = declared.sizes
+    mechanism = NoisySizes.calibrate(Privacy(epsilon, 1e-6), sizes, 2)
+    outcomes = np.asarray(outcomes, float)[:, None]
+    counts = size_counts(io.open_table(np.zeros((len(outcomes), 2)), outcomes), sizes)
+    release = mechanism.noise.release(counts, SeededSource(seed), "counts")
+    return mechanism.found(release, len(outcomes), declared=declared).outcomes
+
+
+@pytest.mark.parametrize("declared", [1e-90, 1.0, 3.0, 1e90])
+def test_a_declared_bound_is_lowered_to_sizes_that_the_counts_show_and_never_raised(declared):
+    rng = np.random.default_rng(0)
+    small = rng.uniform(-declared / 50.0, declared / 50.0, 5_000)
+    wide = rng.uniform(-9.0 * declared, 9.0 * declared, 5_000)
+    for seed in range(20):
+        found = lowered(small, 1.0, Lowered(declared, FEW), seed)
+        assert declared / 50.0 * 0.98 < found < declared / 10.0
+        assert lowered(wide, 1.0, Lowered(declared, FEW), seed) == declared
+
+
+def test_counts_that_are_as_likely_noise_leave_the_declared_bound():
+    outcomes = np.random.default_rng(0).normal(size=30)
+    kept = [lowered(outcomes, 0.1, Lowered(8.0, FEW), seed) == 8.0 for seed in range(100)]
+    # In one of three, that the largest of so many runs is beyond three standard deviations.
+    assert np.mean(kept) > 0.6
+
+
+def test_of_counts_no_one_who_is_seen_is_clipped():
+    """Of people with 1 and with 20, one in a hundred has 20: a rule of one in a hundred would clip them."""
+    outcomes = np.where(np.arange(20_000) % 101 == 0, 20.0, 1.0)
+    for seed in range(10):
+        assert lowered(outcomes, 1.0, Lowered(100.0, 0.0, least=1.0), seed) >= 20.0
+        assert lowered(outcomes, 1.0, Lowered(100.0, 0.02, least=1.0), seed) < 20.0

@@ -30,7 +30,7 @@ from dpfast.estimator.bounded import Measured, explains_parameters
 from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.blocks import is_read_once
-from dpfast.privacy import Privacy
+from dpfast.privacy import Privacy, Unit
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.score_regression import ScoreLoss
 from dpfast.releases.size_counts import FEW, Lowered, NoisySizes
@@ -297,9 +297,10 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return measured._replace(map_y=RowMap(np.zeros(1), np.full(1, np.inf)))
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
+        if self._may_be_lower is not None:
+            unit: Unit = "row" if asked.max_rows is None else "person"
+            _, privacy = NoisySizes.within(privacy, self._is_gaussian, self._sizes(), asked.n_features, unit=unit)
         if not self._descends:
-            if self._may_be_lower is not None:
-                _, privacy = NoisySizes.within(privacy, self._is_gaussian, self._sizes(), asked.n_features)
             return super()._plan(privacy, asked)
         calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
         return planned_scores(calibrated, asked.n, asked.target, asked.spread, asked.score, asked.relative_to)

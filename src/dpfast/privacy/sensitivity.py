@@ -188,7 +188,7 @@ def padded_squared_product_bound(
     >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
     730
     """
-    (p, r), bound = exponents, check.positive("bound", bound)
+    (p, r), bound = map(_checked_exponent, exponents), check.positive("bound", bound)
     error_p, error_r, root, least_places = _rounding_errors(*sizes, n_rows)
     # All are multiples of 2**-places, and so is half of a length: exact in integers.
     places = max(least_places, _places(bound) - min(r, 0), -p) + 1

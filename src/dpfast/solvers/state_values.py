@@ -52,7 +52,7 @@ _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
 # Of a state with a larger discount hardly anything is seen.
-_UNSEEN = 0.8
+_UNSEEN = 0.75
 # By how much tails that differ alike are farther from their mean than independent ones.
 _ALIKE = 1.6
 # Quantiles of limits of 95%, on both sides and on one.
@@ -220,12 +220,12 @@ def fitted_values(
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
-    total = max(float(np.sum(counts)), sums.deviation * math.sqrt(n_states))
+    total = max(float(counts.sum()), sums.deviation * math.sqrt(n_states))
     first = Estimate(float(np.clip(np.sum(sums.returns) / total, *limits)), 0.0)
     first = first._replace(variance=noise * n_states * (1.0 + first.value**2) / total**2)
     of_all = math.sqrt(n_states) * sums.small_deviation / total
-    squares = _damped_means(sums.squares, counts, sums.small_deviation, float(np.sum(sums.squares)) / total + of_all)
-    own = Estimate(float(np.sum(sums.discounts)) / total, of_all**2)
+    squares = _damped_means(sums.squares, counts, sums.small_deviation, float(sums.squares.sum()) / total + of_all)
+    own = Estimate(float(sums.discounts.sum()) / total, of_all**2)
     discount = own.merged(earlier.discount).within((0.0, _MOST_CUT))
     usual = discount.value + math.sqrt(discount.variance)
     cut = _damped_means(sums.discounts, counts, sums.small_deviation, usual)
@@ -248,13 +248,13 @@ def fitted_values(
         own_noise, sampling = noise * (1.0 + values**2), counts * within
         variances = own_noise + sampling + onward.taken * onward.noise
         last, previous, pooled, spread = spread, values, fallback, 0.0
-        if np.any(sure):
+        if sure.any():
             c, u = counts[sure], variances[sure]
             spread, error = _spread((returns - pooled.value * sums.counts)[sure], c, u, last, even)
             found = min(spread + _UP * error, even)
             if spread > 0.0:
                 weights = c**2 / (u + c**2 * spread)
-                mean = Estimate(float(weights @ (returns[sure] / c) / np.sum(weights)), 1.0 / float(np.sum(weights)))
+                mean = Estimate(float(weights @ (returns[sure] / c) / weights.sum()), 1.0 / float(weights.sum()))
                 pooled = mean.merged(Estimate(fallback.value, fallback.variance + spread)).within(limits)
         relied = _relied(spread, error)
         kept = counts * relied / (counts**2 * relied + variances)
@@ -264,7 +264,7 @@ def fitted_values(
         own_mean = np.where(sure, returns / safe, drawn)
         moved = np.clip(drawn - own_mean, -_FARTHEST * own_error, _FARTHEST * own_error)
         values = np.clip(own_mean + moved, *limits)
-        settled = float(np.max(np.abs(values - previous))) <= _PRECISION * (limits[1] - limits[0])
+        settled = float(np.abs(values - previous).max()) <= _PRECISION * (limits[1] - limits[0])
         if settled and abs(spread - last) <= _PRECISION * last:
             break
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
@@ -275,7 +275,10 @@ def fitted_values(
     squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
     farthest = max(whole[1] - tail.value, tail.value - whole[0])
     sampled = kept * np.sqrt(sampling)
-    deviation, unknown = known.with_tails(onward, squared, sampled, shrunk, kept, (cut, cut_error), farthest)
+    own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + sampled**2 + shrunk)
+    reach = float(own_limits[sure].max(initial=0.0)) / (1.0 - min(float(cut[sure].max(initial=0.0)), _MOST_CUT))
+    distances = farthest, min(reach, farthest)
+    deviation, unknown = known.with_tails(onward, squared, sampled, shrunk, kept, (cut, cut_error), distances)
     unseen, noisy = (float(counts @ one) / total for one in (unknown, np.hypot(deviation, cut_error * farthest)))
     unseen = unseen if unseen > _ONE_SIDED * noisy else 0.0
     biases = unknown + lost.bias(safe)
@@ -319,7 +322,7 @@ class _Tails:
     @property
     def is_told(self) -> bool:
         """Whether last states were released."""
-        return bool(np.any(self.ends))
+        return bool(self.ends.any())
 
     @cached_property
     def members(self) -> FloatArray:
@@ -339,9 +342,9 @@ class _Tails:
         """Return the mean value of all tails; its error is in values too, and so grows."""
         told = self.members @ values
         value = float(self.shares @ told)
-        total = max(float(np.sum(self.weights)), self.deviation * math.sqrt(len(values)))
+        total = max(float(self.weights.sum()), self.deviation * math.sqrt(len(values)))
         variance = float((self.shares @ self.members) ** 2 @ variances)
-        variance += float(np.sum((told - value) ** 2)) * (self.deviation / total) ** 2
+        variance += float(((told - value) ** 2).sum()) * (self.deviation / total) ** 2
         part = min(float(self.shares @ self.members @ cut), _MOST_CUT)
         return Estimate(value, variance / (1.0 - part) ** 2)
 
@@ -350,7 +353,7 @@ class _Tails:
         apart = self.members @ values - tail.value
         sums, noise = self.ends @ apart, self.deviation**2 * float(apart @ apart)
         used = self.sure & (self.weights > 0.0)
-        if not self.is_told or noise == 0.0 or not np.any(used):
+        if not self.is_told or noise == 0.0 or not used.any():
             return _Onward(sums, noise, np.zeros(len(values)), most, most)
         sizes = self.weights[used]
         spread, error = _spread(sums[used], sizes, np.full(len(sizes), noise), last, most)
@@ -365,14 +368,15 @@ class _Tails:
         shrunk: FloatArray,
         kept: FloatArray,
         cut: tuple[FloatArray, FloatArray],
-        farthest: float,
+        farthest: tuple[float, float],
     ) -> tuple[FloatArray, FloatArray]:
         """Return deviations of values with the errors of what tails are worth, and the bound of a bias.
 
         A value has its own error and, by discounts and where people went on from, those of last states: independent
         ones of noise and shrinkage, alike ones of sampling and of tails that are far from their mean. From a state that
         is hardly followed, or hardly visited, people went on to anything in the range: that bounds a bias, by the
-        discounts of people who went there, at most.
+        discounts of people who went there, at most. From others they went on to states that are seen, whose values
+        bound a bias too (`farthest` has both distances): this counts where limits are narrower by it.
         """
         mean, larger = np.minimum(cut[0], _MOST_CUT), np.minimum(cut[0] + cut[1], 1.0)
         rows = np.maximum(self.ends, 0.0)
@@ -386,9 +390,12 @@ class _Tails:
         noise += np.where(self.sure, 0.0, shrunk) + (sampled + passed @ (self.members @ sampled)) ** 2
         passed = self._passed_on(mean * (1.0 - part), going)
         apart = np.hypot(mean * (1.0 - onward.taken), 0.5 * cut[1]) * math.sqrt(onward.found) * (1.0 - part)
-        most = larger * farthest
+        most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
         tails, bias = (one + passed @ (self.members @ one) for one in (_ALIKE * apart, most * part))
-        return np.sqrt(noise + np.minimum(tails, most) ** 2), np.minimum(bias, most)
+        least, whole = np.sqrt(noise), np.sqrt(noise + np.minimum(tails, most) ** 2)
+        bias = np.minimum(bias, most)
+        is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
+        return np.where(is_near, least, whole), bias + is_near * near
 
     def _passed_on(self, discounts: FloatArray, going: FloatArray) -> FloatArray:
         """Return how much of the error of what is told apart is in each value, by any number of tails."""
@@ -411,7 +418,7 @@ def _spread(sums: FloatArray, sizes: FloatArray, noise: FloatArray, last: float,
     """Estimate the variance of means from sums of so many each, by moments weighted by the last estimate; its error."""
     votes = sizes**2 / (noise + sizes**2 * last) ** 2
     spread = min(max(float(votes @ (sums**2 - noise)) / float(votes @ sizes**2), 0.0), most)
-    return spread, math.sqrt(2.0 / float(np.sum((sizes**2 / (noise + sizes**2 * spread)) ** 2)))
+    return spread, math.sqrt(2.0 / float(((sizes**2 / (noise + sizes**2 * spread)) ** 2).sum()))
 
 
 def _relied(spread: float, error: float) -> float:

@@ -98,7 +98,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     box_x : mapping or tuple of (low, high), optional
         For "pursuit", in the place of `bound_x`: declared limits of the entries, as for `MultiOutcomeRidge`. Entries
         are clipped to them, and divided by the larger size of their two limits. There is no intercept: subtract typical
-        values, public numbers, from features and outcomes first. Default: (-1, 1), with a warning that nobody declared
+        values, public numbers, from features and outcomes first. Default: (-1, 1); `summary` says that nobody declared
         it.
     bound_y : float or "private", optional
         Largest size of an outcome, of several the L2 norm; larger ones are clipped. By default `n_nonzero` (times the
