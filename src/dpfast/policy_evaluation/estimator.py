@@ -159,8 +159,7 @@ class PolicyEvaluation(PrivateEstimator):
     value_std_ : ndarray of shape (n_states,)
         Error of `value_`, for "sufficient_statistics" only. In stages 1.96 times it are limits of 95% for all errors:
         noise, sampling, shrinkage, truncated tails and returns beyond the range. NaN if returns are too far beyond the
-        range for a limit. At once the deviation by the privacy noise alone (first
-        order).
+        range for a limit. At once the deviation by the privacy noise alone (first order).
     caution_ : str
         Why limits are wide or missing, as `fit` warned; empty if they are neither.
     return_range_ : tuple of float
