@@ -199,6 +199,7 @@ def test_a_declared_bound_is_lowered_to_sizes_that_the_counts_show_and_never_rai
     for seed in range(20):
         found = lowered(small, 1.0, Lowered(declared, FEW), seed)
         assert declared / 50.0 * 0.98 < found < declared / 10.0
+        assert lowered(small, 1.0, Lowered(declared, FEW, room=2.0), seed) == 2.0 * found
         assert lowered(wide, 1.0, Lowered(declared, FEW), seed) == declared
 
 

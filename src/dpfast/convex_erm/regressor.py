@@ -280,9 +280,12 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _may_be_lower(self) -> Lowered | None:
         if self.calibration != "sound" or self._to_find or self.loss not in ("huber", "quantile", "poisson"):
             return None
-        # Means of counts are moved by what is clipped, others' minimisers hardly.
         bound = float(self.bound_y)
-        return Lowered(bound, 0.0, least=1.0) if self.loss == "poisson" else Lowered(bound, FEW)
+        if self.loss == "poisson":
+            # Means of counts are moved by what is clipped, the minimisers of other losses hardly.
+            return Lowered(bound, 0.0, least=1.0)
+        # The less a quantile is smoothed, the fewer people show its curvature, which standard errors need.
+        return Lowered(bound, FEW, room=2.0 if self.loss == "quantile" and self.inference else 1.0)
 
     def _held(self, X: Any, y: Any, *owners: Any) -> tuple[Any, ...]:
         """Hold rows that can be read once, in which a bound is looked for first."""

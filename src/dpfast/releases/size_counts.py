@@ -65,6 +65,8 @@ class Lowered(NamedTuple):
     share: float
     #: Least size of an outcome that is not 0.
     least: float = 0.0
+    #: The bound over the size that is found.
+    room: float = 1.0
 
     @property
     def sizes(self) -> Sizes:
@@ -147,7 +149,7 @@ class NoisySizes:
         seen = counted.counts[max(0, found.place - _SEEN_TOGETHER + 1) : found.place + 1]
         if not found.is_certain and float(seen.sum()) < _LIKELY * self.noise.deviation * math.sqrt(len(seen)):
             return declared.bound
-        return min(declared.bound, self.sizes.bins.size(max(found.place, 1)))
+        return min(declared.bound, declared.room * self.sizes.bins.size(max(found.place, 1)))
 
     def _limits(
         self, largest: FloatArray, least: FloatArray, people: int | None, zero: int
