@@ -177,7 +177,11 @@ def integer(name: str, value: object) -> int:
 
 def shape(name: str, value: object) -> tuple[int, ...]:
     """Return a size, an integer or a tuple of them, as a shape."""
-    return tuple(map(partial(integer_of_at_least, name, least=0), value if isinstance(value, tuple) else (value,)))
+    sizes = value if isinstance(value, tuple) else (value,)
+    for size in sizes:
+        if type(size) is not int or size < 0:
+            return tuple(map(partial(integer_of_at_least, name, least=0), sizes))
+    return sizes
 
 
 def adjacency_value(value: object) -> str:

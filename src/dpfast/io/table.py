@@ -154,9 +154,9 @@ class Table:
 
     def blocks(self, map_x: BlockMap | None = None, map_y: BlockMap | None = None) -> Iterator[Block]:
         """Iterate over blocks of rows, each passed through the given maps; not for partitions."""
-        if map_x is None and map_y is None:
-            yield from self._blocks()
-            return
+        return self._blocks() if map_x is None and map_y is None else self._mapped_blocks(map_x, map_y)
+
+    def _mapped_blocks(self, map_x: BlockMap | None, map_y: BlockMap | None) -> Iterator[Block]:
         for x_block, y_block in self._blocks():
             for start in range(0, max(len(x_block), 1), _MAPPED_ROWS):
                 x = x_block[start : start + _MAPPED_ROWS]
@@ -217,11 +217,10 @@ class Table:
 
     def _blocks(self) -> Iterator[Block]:
         if self.arrays is not None:
-            yield self.arrays
-        elif self.stream is not None:
-            yield from self.stream
-        else:
-            raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
+            return iter((self.arrays,))
+        if self.stream is not None:
+            return iter(self.stream)
+        raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
 
 
 def groups_of(table: object, groups: Any) -> Any:

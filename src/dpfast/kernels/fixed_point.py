@@ -58,6 +58,13 @@ class FixedPoint:
         high, low = np.asarray(self.high[index]), np.asarray(self.low[index])
         return FixedPoint(high, low, self.exponent)
 
+    def in_a_row(self) -> FixedPoint:
+        """Return all elements in one row, as kernels read them."""
+        high, low = self.high, self.low
+        if high.ndim == 1 and high.flags.carray and low.flags.carray:
+            return self
+        return FixedPoint(in_c_order(high).ravel(), in_c_order(low).ravel(), self.exponent)
+
     def followed_by(self, integer: int) -> FixedPoint:
         """Return all elements in one row, and after them an integer in the same units."""
         size = self.high.size

@@ -176,15 +176,17 @@ class Release:
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
             raise TypeError(f"privacy must be a dpfast.Privacy, got a {type(self.privacy).__name__}")
-        values = {}
+        values: dict[str, NDArray[Any]] = {}
+        shapes = {} if self.values else dict(self.shapes)
         for key, value in self.values.items():
             # A read-only array that owns its memory was handed over: a large one need not be held twice.
             kept = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
             values[key] = value if kept else np.array(value)
             values[key].flags.writeable = False
-        shapes = {key: array.shape for key, array in values.items()} or self.shapes
-        for name, mapping in {"values": values, "scales": self.scales, "grid": self.grid, "shapes": shapes}.items():
-            object.__setattr__(self, name, MappingProxyType(dict(mapping)))
+            shapes[key] = values[key].shape
+        own = vars(self)
+        for name, mapping in ("values", values), ("scales", self.scales), ("grid", self.grid), ("shapes", shapes):
+            own[name] = MappingProxyType(dict(mapping))
 
     def _check_readable(self) -> None:
         """Refuse a release whose record could not be read again: no ledger could open a file with it."""

@@ -36,10 +36,19 @@ _EXPONENT_LIMIT = 900
 
 
 class NoiseGrid:
-    """The multiples of ``2**exponent``, with the number of steps in a unit of the noise's scale."""
+    """The multiples of ``2**exponent``, with the number of steps in a unit of the noise's scale.
 
-    def __init__(self, scale: float, step: float) -> None:
+    It is not cached, as scales may be private if the step is given.
+    """
+
+    def __init__(self, scale: float, step: float | None = None) -> None:
+        if type(scale) is not float or not 0.0 < scale < math.inf:  # most are told without a call
+            scale = check.positive("scale", scale)
         self.scale: Final = scale
+        if step is None:
+            step = math.ldexp(1.0, math.frexp(scale)[1] - 1 - _DEFAULT_STEPS_EXPONENT)
+        elif type(step) is not float:
+            step = check.real("grid", step)
         mantissa, exponent = math.frexp(step)
         if mantissa != 0.5:
             raise ValueError(f"grid must be a positive power of two, not {step!r}")
@@ -59,12 +68,6 @@ class NoiseGrid:
         return Fraction(self.scale) / Fraction(self.step)
 
 
-def noise_grid(scale: float, step: float | None = None) -> NoiseGrid:
-    """Return the grid of a scale, checked; it is not cached, as scales may be private if the step is given."""
-    scale = check.positive("scale", scale)
-    return NoiseGrid(scale, default_grid(scale) if step is None else check.real("grid", step))
-
-
 def default_grid(scale: float) -> float:
     """Return the default grid of noise of a public scale, from the scale alone.
 
@@ -74,7 +77,7 @@ def default_grid(scale: float) -> float:
     >>> default_grid(3.0) == 2.0**-19  # the power of two in (scale/2**21, scale/2**20]
     True
     """
-    return math.ldexp(1.0, math.frexp(check.positive("scale", scale))[1] - 1 - _DEFAULT_STEPS_EXPONENT)
+    return NoiseGrid(scale).step
 
 
 def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
@@ -176,7 +179,7 @@ class _FixedPointCells(Cells):
     """
 
     def __init__(self, values: FixedPoint, grid: NoiseGrid) -> None:
-        super().__init__(grid)
+        self._grid = grid
         self._values = values
         self._shift = grid.exponent - values.exponent
         self._unit = 1 << max(self._shift, 0)
@@ -196,8 +199,9 @@ class _FixedPointCells(Cells):
         return np.array([left_over / self._unit for _, left_over in split])
 
     def _split_words(self, values: FixedPoint) -> FloatArray:
-        self._cells = FixedPoint(np.empty_like(values.high), np.empty_like(values.low), self._grid.exponent)
-        fractions = np.empty(len(values.high))
+        size = len(values.high)
+        self._cells = FixedPoint(np.empty(size, np.int64), np.empty(size, np.uint64), self._grid.exponent)
+        fractions = np.empty(size)
         limbs.split_cells(values.high, values.low, self._shift, self._cells.high, self._cells.low, fractions)
         return fractions
 
@@ -269,9 +273,8 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
     if center is None:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
-        high, low = in_c_order(center.high).ravel(), in_c_order(center.low).ravel()
-        actual, flat = center.high.shape, FixedPoint(high, low, center.exponent)
-        exact: _DoubleCells | _FixedPointCells = _FixedPointCells(flat, grid)
+        actual = center.high.shape
+        exact: _DoubleCells | _FixedPointCells = _FixedPointCells(center.in_a_row(), grid)
     else:
         values = np.asarray(
             float(center) if type(center) is int and abs(center) <= 2**53 else borrowed(center, "center")

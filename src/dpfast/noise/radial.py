@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
 
 from .exact import Interval, LazyUniform, contexts, cosine, digits_for, pi, sine
-from .grid import Cells, Center, cells_of, noise_grid
+from .grid import Cells, Center, NoiseGrid, cells_of
 from .samplers import Offsets, in_cells, laplace, logarithm_error
 from .source import BitSource, Stream, check_source
 
@@ -91,7 +91,7 @@ def draw_vector(
     dim = check.positive_integer("dim", dim)
     if dim == 1:
         return laplace(scale, 1, source, center=center, grid=grid)
-    public = noise_grid(scale, grid)
+    public = NoiseGrid(scale, grid)
     cells = cells_of(center, (dim,), public)
     stream = check_source(source).open()
     uniforms = _Uniforms(dim, stream)

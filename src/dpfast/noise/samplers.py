@@ -19,7 +19,7 @@ from dpfast._arrays import FloatArray, Words
 from dpfast.kernels import gaussian_noise as kernel
 
 from .exact import Tail, decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
-from .grid import Center, cells_of, noise_grid
+from .grid import Center, NoiseGrid, cells_of
 from .source import BLOCK_WORDS, BitSource, check_source
 
 Size: TypeAlias = int | tuple[int, ...]
@@ -82,6 +82,9 @@ class LaplaceLaw:
         return in_cells(draws, fractions, 1.001 * steps * errors + widening)
 
 
+_GAUSSIAN, _LAPLACE = GaussianLaw(), LaplaceLaw()
+
+
 def in_cells(draws: FloatArray, fractions: FloatArray | None, margins: FloatArray | float) -> Offsets:
     """Round draws about the fractions of base cells; `margins` bound their errors, except that of this addition."""
     if fractions is not None:
@@ -140,7 +143,7 @@ def gaussian(
     >>> release * 16 == (release * 16).round()
     array([ True,  True,  True])
     """
-    return release(GaussianLaw(), scale, size, source, center=center, grid=grid)
+    return release(_GAUSSIAN, scale, size, source, center=center, grid=grid)
 
 
 def laplace(
@@ -156,7 +159,7 @@ def laplace(
     C. Dwork, F. McSherry, K. Nissim and A. Smith, "Calibrating Noise to Sensitivity in Private Data Analysis",
     TCC 2006, Example 1.
     """
-    return release(LaplaceLaw(), scale, size, source, center=center, grid=grid)
+    return release(_LAPLACE, scale, size, source, center=center, grid=grid)
 
 
 def release(
@@ -174,7 +177,7 @@ def release(
     `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, and must not change the
     release.
     """
-    public = noise_grid(scale, grid)
+    public = NoiseGrid(scale, grid)
     shape = check.shape("size", size)
     cells = cells_of(center, shape, public)
     stream = check_source(source).open()

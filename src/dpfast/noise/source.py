@@ -26,7 +26,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
+from functools import partial
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -35,15 +36,15 @@ from dpfast._arrays import Words
 
 from .context import digest
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers import CipherContext
-
 #: Words (of 64 bits) requested from the cipher at a time: 64 KiB run at full speed and stay in the second-level cache.
 BLOCK_WORDS = 8192
 
 _ZEROS = bytes(8 * BLOCK_WORDS)
+
 # update_into needs room for one cipher block less a byte beyond the data.
 _SLACK_WORDS = 2
+#: Words of a stream whose counters are written out, in place of a cipher of its own: that costs as much as these.
+_FEW_WORDS = 512
 _KEY_BYTES = 32
 
 _forks_survived = 0
@@ -73,32 +74,48 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks to note
 class Stream:
     """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and is invalid after a fork."""
 
-    def __init__(self, start: Callable[[bytes], CipherContext], branch_key: bytes, call: int) -> None:
-        self._encryptor = start(call.to_bytes(8, "big") + bytes(8))
-        self._branch_key = branch_key
+    def __init__(self, numbering: _Numbering, call: int) -> None:
+        self._numbering = numbering
         self._call = call
-        self._generation = _forks_survived
+        self._n_words = 0
+        self._cipher: Callable[[Any, Any], int] | None = None
 
     def words(self, n: int) -> Words:
         """Return the next `n` words, uniform and independent."""
-        self._refuse_after_fork()
-        buffer = np.empty(n + _SLACK_WORDS, np.uint64)
-        view = buffer.data.cast("B")
-        for start in range(0, n, BLOCK_WORDS):
-            n_bytes = 8 * min(BLOCK_WORDS, n - start)
-            self._encryptor.update_into(memoryview(_ZEROS)[:n_bytes], view[8 * start :])
-        words = buffer[:n]
+        numbering, begun = self._numbering, self._n_words
+        if numbering.generation != _forks_survived:
+            raise _carried_across_a_fork()
+        self._n_words += n
+        skipped = 0
+        if self._cipher is None and 0 < n <= _FEW_WORDS - begun:
+            first, skipped = divmod(begun, 2)
+            counters = np.empty((-(-(skipped + n) // 2), 2), ">u8")
+            counters[:, 0] = self._call
+            counters[:, 1] = np.arange(first, first + len(counters))
+            buffer = np.empty(counters.size + _SLACK_WORDS, np.uint64)
+            encrypt = getattr(numbering.of_thread, "encrypt", None) or numbering.start()
+            encrypt(counters.data.cast("B"), buffer.data.cast("B"))
+        else:
+            if self._cipher is None:
+                self._cipher = numbering.counter_mode(self._call, begun)
+            buffer = np.empty(n + _SLACK_WORDS, np.uint64)
+            view = buffer.data.cast("B")
+            for start in range(0, n, BLOCK_WORDS):
+                n_bytes = 8 * min(BLOCK_WORDS, n - start)
+                self._cipher(memoryview(_ZEROS)[:n_bytes], view[8 * start :])
+        words = buffer[skipped : skipped + n]
         # The words are the keystream read as little-endian, on every machine.
         return words if np.little_endian else words.byteswap()
 
     def branch(self, index: int) -> Callable[[], int]:
         """Return a function giving the further 64-bit words of draw number `index`, one a call."""
-        self._refuse_after_fork()
-        return _branch_words(self._branch_key, self._call, index).__next__
+        if self._numbering.generation != _forks_survived:
+            raise _carried_across_a_fork()
+        return _branch_words(self._numbering.branch_key, self._call, index).__next__
 
-    def _refuse_after_fork(self) -> None:
-        if self._generation != _forks_survived:
-            raise RuntimeError("a stream of random bits was carried across a fork: open a new one in the child")
+
+def _carried_across_a_fork() -> RuntimeError:
+    return RuntimeError("a stream of random bits was carried across a fork: open a new one in the child")
 
 
 def _branch_words(key: bytes, call: int, index: int) -> Iterator[int]:
@@ -109,29 +126,41 @@ def _branch_words(key: bytes, call: int, index: int) -> Iterator[int]:
             yield int.from_bytes(digest[start : start + 8], "little")
 
 
-def _counter_mode(key: bytes) -> Callable[[bytes], CipherContext]:
-    """Return a function that starts AES-256 at a counter. Imported with the first source, before anything is read."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    algorithm = algorithms.AES(key)
-    return lambda initial: Cipher(algorithm, modes.CTR(initial)).encryptor()
-
-
 class _Numbering:
     """Two keys and the calls numbered under them: replaced whole, so that a number is never used twice with a key."""
 
     def __init__(self, cipher_key: bytes, branch_key: bytes) -> None:
+        # Imported with the first source, before anything is read.
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
         self.generation = _forks_survived
-        self._start = _counter_mode(cipher_key)
-        self._branch_key = branch_key
+        self.branch_key = branch_key
+        #: The block cipher of each thread, as `encrypt`.
+        self.of_thread = threading.local()
+        self._start = partial(Cipher, algorithms.AES(cipher_key))
+        self._modes = modes
         self._lock = threading.Lock()
         self._n_calls = 0
+        self.start()
+
+    def start(self) -> Callable[[Any, Any], int]:
+        """Return the block cipher for this thread, made: of counters, it gives the words of counter mode."""
+        self.of_thread.encrypt = encrypt = self._start(self._modes.ECB()).encryptor().update_into
+        return encrypt
+
+    def counter_mode(self, call: int, n_words: int) -> Callable[[Any, Any], int]:
+        """Return the cipher of a call in counter mode, which goes on after so many words."""
+        counter = call.to_bytes(8, "big") + (n_words // 2).to_bytes(8, "big")
+        cipher = self._start(self._modes.CTR(counter)).encryptor().update_into
+        if n_words % 2:
+            cipher(bytes(8), bytearray(8 + 15))
+        return cipher
 
     def open(self) -> Stream:
         with self._lock:
             call = self._n_calls
             self._n_calls += 1
-        return Stream(self._start, self._branch_key, call)
+        return Stream(self, call)
 
 
 class BitSource(ABC):
@@ -303,6 +332,8 @@ class SeededSource(BitSource):
 
 def check_source(source: Any) -> BitSource:
     """Return a source of bits; TypeError for anything else."""
+    if type(source) is SecureSource:  # told without a call
+        return source
     return check.instance("source", source, BitSource, "a SecureSource or a SeededSource")  # type: ignore[type-abstract]
 
 

@@ -124,7 +124,7 @@ def _padded_bound(squared: int, exponent: int) -> float:
 
 
 def _checked_exponent(value: object) -> int:
-    exponent = check.integer("grid_exponent", value)
+    exponent = value if type(value) is int else check.integer("grid_exponent", value)
     if abs(exponent) > _LARGEST_GRID_EXPONENT:
         raise ValueError(f"grid_exponent must lie within {_LARGEST_GRID_EXPONENT} of 0, got {exponent}")
     return exponent

@@ -181,7 +181,8 @@ def run(
         full, asked = f"{name}: {query.name}" if query.name else name, query.mechanism
         bits = () if query.sampled_by is None else (source.bound(f"{full}: sample", *query.sampled_by),)
         statistic = query.statistic(data, *bits)
-        own = asked.bound(source, full, statistic)
+        # A secure source is bound to nothing.
+        own = asked.bound(source, full, statistic) if source.reproducible else source
         drawn = asked.draw(statistic, own)
         releases.append(
             Release(
@@ -246,7 +247,8 @@ def draw(
     """Draw noise of a law about exact numbers, once or along a new first axis; L2-Laplace noise is one vector."""
     if law != "L2-Laplace":
         coordinates = noise.gaussian if law == "Gaussian" else noise.laplace
-        shape = center.shape if repeats is None else (repeats, *center.shape)
+        of_center = center.high.shape if isinstance(center, FixedPoint) else center.shape
+        shape = of_center if repeats is None else (repeats, *of_center)
         return coordinates(scale, shape, source, center=center, grid=grid)
     (size,) = center.shape
     draws = [noise.l2_laplace(scale, size, source, center=center, grid=grid) for _ in range(repeats or 1)]

@@ -142,11 +142,11 @@ class NoisySum(SingleRelease):
 
     def draw(self, statistic: FixedPoint, source: BitSource) -> Drawn:
         """Add the noise to the exact sum."""
-        if statistic.shape != self.shape:
+        if statistic.high.shape != self.shape:
             raise ValueError(f"the sum has the shape {statistic.shape}, the noise was calibrated for {self.shape}")
         grid = default_grid(self.scale)
-        flat = FixedPoint(statistic.high.ravel(), statistic.low.ravel(), statistic.exponent)
-        drawn = draw(self.law, self.scale, flat, source, grid)
+        exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
+        drawn = draw(self.law, self.scale, exact, source, grid)
         return Drawn(self.law, {"sum": drawn.reshape(self.shape)}, {"sum": grid}, self.mu, self.unit)
 
 

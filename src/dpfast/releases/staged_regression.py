@@ -668,7 +668,8 @@ class Fit:
     def _kept(self, coef: FloatArray) -> float:
         """Return the part of coefficients (D, l) to use in sums of residuals, to prevent overflow: often 1."""
         radius, largest = self.mechanism.radii
-        predicted = radius * float(np.abs(coef[:-1]).sum()) + float(np.abs(coef[-1]).sum())
+        sizes = np.add.reduce(np.abs(coef), axis=1)
+        predicted = radius * float(np.add.reduce(sizes[:-1])) + float(sizes[-1])
         return 1.0 / max(1.0, predicted / (_REACH * largest))
 
     def _moments(

@@ -261,9 +261,11 @@ class Coordinates:
     def as_summed(self, theta: FloatArray, rows: float, outcomes: float) -> FloatArray:
         """Return coefficients (d, l) and a constant after them, in units of rows and outcomes as they come."""
         features = len(self.whitening)
+        summed = np.empty((features + 1, theta.shape[1]))
         coef = self.whitening.T @ theta[:features]
-        level = -self.center @ coef + (theta[-1] if self.constant else 0.0)
-        return np.vstack([coef * (outcomes / rows), level * outcomes])
+        summed[:-1] = coef * (outcomes / rows)
+        summed[-1] = (-self.center @ coef + (theta[-1] if self.constant else 0.0)) * outcomes
+        return summed
 
     def of_rows(self, rows: float) -> FloatArray:
         """Return the matrix that takes rows as they come, with a 1 after them, to these coordinates."""

@@ -165,10 +165,10 @@ class ResidualStep:
 
     def _longest_product(self, matrix: FloatArray, length_x: float) -> float:
         """Return what the product of a matrix with a row, and the 1 after it, is no longer than."""
-        sizes = np.abs(matrix)
+        sizes = np.add.reduce(np.abs(matrix), axis=0)
         if not self.constant:
-            return length_x * float(sizes.sum())
-        return length_x * float(sizes[:, :-1].sum()) + float(sizes[:, -1].sum())
+            return length_x * float(np.add.reduce(sizes))
+        return length_x * float(np.add.reduce(sizes[:-1])) + float(sizes[-1])
 
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
@@ -229,7 +229,7 @@ class Clip:
         _check_bound("clip", self.bound)
         check_most_rows(self.max_rows)
 
-    @cached_property
+    @property
     def exponents(self) -> tuple[int, int]:
         """Exponents of the grids of p and r."""
         return _EXPONENT_P, _grid_exponent(self.bound)
@@ -314,7 +314,7 @@ def residual_sums(
         return total
     assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSums, step, held, bound_squares), n_threads)
-    return reduce(_add_sums, (part.taken() for part in parts))
+    return reduce(_add_sums, map(ThreadSums.taken, parts))
 
 
 @quiet
@@ -342,7 +342,7 @@ def residual_sizes(
         return total
     assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSizes, step, half_octaves), n_threads)
-    return reduce(operator.add, (part.taken() for part in parts))
+    return reduce(operator.add, map(ThreadSizes.taken, parts))
 
 
 def _sums_of(table: io.Table, groups: Any, *, held: Clip, **options: Any) -> ResidualSums:
@@ -437,7 +437,7 @@ class ThreadSums(ThreadRows):
 
     def begin_coded(self, tables: StepTables) -> None:
         """Prepare for rows with codes."""
-        if tables is not self._tables:
+        if tables is not self._tables and self.coded is not None:
             self._take_coded()
         super().begin_coded(tables)
 
@@ -449,8 +449,7 @@ class ThreadSums(ThreadRows):
         return coded_step.CodedSums(tables, self._map_y, limits, level=self.kernel.level)
 
     def _take_coded(self) -> None:
-        if self.coded is None:
-            return
+        assert self.coded is not None
         assert self._tables is not None
         assert self._tables.pairs is not None
         by_slot, high, low, n_beyond = self.coded.take()
@@ -468,7 +467,8 @@ class ThreadSums(ThreadRows):
 
     def taken(self) -> ResidualSums:
         """Return the exact sums so far."""
-        self._take_coded()
+        if self.coded is not None:
+            self._take_coded()
         products, squares, n_beyond = self.kernel.take()
         unit = self._unit_of_squares
         of_squares = None if unit is None else _wide(squares, unit)
