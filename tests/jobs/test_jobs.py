@@ -233,9 +233,10 @@ def test_people_with_several_rows(frame, folder, kind):
 
 def test_a_plan_counts_the_rows_of_a_person(frame, folder, capsys):
     frame.assign(patient=0).to_csv(folder / "table.csv", index=False)
-    job = write_job(folder, changed(people={"id": "patient", "max_rows": 4}))
+    job = write_job(folder, changed(people={"id": "patient", "max_rows": 4}, estimator={"refine": "auto"}))
     assert main(["plan", str(job), "--people", "5000"]) == 0
     options = PARAMETERS | {"box_x": (np.zeros(4), np.array([100.0, 1.0, 1.0, 1.0])), "epsilon": 1.0, "delta": 1e-6}
+    options |= {"refine": "auto"}
     of_people, of_rows = (MultiOutcomeRidge.plan(5000, 4, 2, max_rows=most, **options) for most in (4, None))
     assert str(of_people) != str(of_rows)
     assert capsys.readouterr().out.startswith(f"{of_people}\n")

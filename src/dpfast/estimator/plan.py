@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -50,38 +49,6 @@ class Plan:
     notes: Mapping[str, float] = field(default_factory=dict)
     score: float | None = None
     expected_score: float | None = None
-
-    @classmethod
-    def from_error(
-        cls,
-        n: int,
-        error: float,
-        target: float,
-        scales: Mapping[str, float],
-        *,
-        sampling_error: float = 0.0,
-        notes: Mapping[str, float] | None = None,
-    ) -> Plan:
-        """Plan for an error that falls as 1/n, like that of noise on sums, and one independent of it.
-
-        Parameters
-        ----------
-        n, target, scales, notes
-            As for `Plan`.
-        error : float
-            Root mean squared error of the noise at `n`.
-        sampling_error : float, default 0.0
-            Error of a sample of a size that grows with n: it falls as 1/sqrt(n).
-
-        Returns
-        -------
-        Plan
-        """
-        # The positive root n of target^2 = (a/n)^2 + b/n: noise has the error a/n, samples the squared error b/n.
-        a, b = n * error, n * sampling_error**2
-        needed = (b + math.hypot(b, 2.0 * target * a)) / (2.0 * target**2) if b > 0.0 else a / target
-        total = math.hypot(error, sampling_error)
-        return cls(n, min(total, 1.0), target, max(1, math.ceil(needed)), scales, notes=notes or {})
 
     def summary(self) -> DataFrame:
         """Tabulate the plan in one row, so that ``pandas.concat`` of several compares them.

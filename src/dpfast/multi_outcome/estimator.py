@@ -334,7 +334,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         n_outcomes: int = 1,
         *,
         target: float = 0.1,
-        spread: float = SPREAD,
+        spread: float | tuple[float, float] = SPREAD,
         score: float = R2,
         max_rows: int | None = None,
         **parameters: Any,
@@ -349,10 +349,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             Widths of X and Y.
         target : float, default 0.1
             Error wanted, as a fraction of `bound_y`.
-        spread : float, default 0.25
-            Assumed mean squared norm of the rows (about the centre of their box, if any) as a fraction of their
-            squared bound; it is taken to be even over directions, and the outcomes to be explained by the features.
-            The same fraction is assumed of outcomes, for the score and for residual steps.
+        spread : float or pair, default 0.25
+            Assumed mean squared norm of rows (about the centre of their box, if any) and of outcomes about their mean,
+            as fractions of their squared bounds: a number for both, or one for each.
         score : float, default 0.5
             Assumed R^2 without privacy.
         max_rows : int, optional
@@ -376,7 +375,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """
         sizes = {"n": n, "n_features": n_features, "n_outcomes": n_outcomes}
         check.share("score", score, whole=True)
-        estimator, privacy = cls._planned_for(sizes, {"target": target, "spread": spread}, parameters, max_rows)
+        spreads = (
+            (spread, spread) if isinstance(spread, int | float) else check.pair("spread", spread, "(rows, outcomes)")
+        )
+        public = {"target": target, "spread": spreads[0], "spread of outcomes": spreads[1]}
+        estimator, privacy = cls._planned_for(sizes, public, parameters, max_rows)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
         if max_rows is not None or estimator.block_bounds is not None:
@@ -389,8 +392,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         steps = estimator._steps(privacy)
         if steps != 0:
             mechanism = estimator._in_stages(shape, privacy, steps, max_rows, descent.MOST_STEPS)
-            return planned_in_stages(mechanism, n, target, spread, score)
-        return planned(route, of_all, n, shape, bound_y, target, spread, score)
+            return planned_in_stages(mechanism, n, target, spreads[1], score)
+        return planned(route, of_all, n, shape, bound_y, target, spreads, score)
 
     @property
     def _release_name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,11 +35,20 @@ class Assumed(NamedTuple):
         The noise r in X'Y - X'X theta has a mean squared norm of d l cross^2 + (d + 1)/2 diagonal^2 ||theta||^2.
         """
         features, outcomes = self.shape
-        eigenvalue = self.rows * self.squares[0] / features
-        power = self.rows * self.squares[1]
-        signal = self.score * power / eigenvalue
+        eigenvalue, power, signal = self._sizes
         squared = features * outcomes * noise.cross**2 + (features + 1) / 2.0 * noise.diagonal**2 * signal
         return squared / (eigenvalue * power) + noise.sampling * features * self.score
+
+    def loss_of_level(self, noise: MomentNoise) -> float:
+        """Return the loss from noise in the sums of outcomes, and of rows times theta."""
+        _, power, signal = self._sizes
+        return (self.shape[1] * noise.y**2 + noise.x**2 * signal) / (self.rows * power)
+
+    @property
+    def _sizes(self) -> tuple[float, float, float]:
+        """An eigenvalue of X'X, the sum of y'y, and ||theta||^2."""
+        eigenvalue, power = self.rows * self.squares[0] / self.shape[0], self.rows * self.squares[1]
+        return eigenvalue, power, self.score * power / eigenvalue
 
     def expected_score(self, loss: float) -> float:
         """Return the R^2 to expect, with the best penalty.
@@ -62,14 +72,20 @@ def score_in_stages(mechanism: StagedRegression, people: float, score: float) ->
 
 
 def planned_in_stages(mechanism: StagedRegression, n: int, target: float, spread: float, score: float) -> Plan:
-    """Plan for a fit in stages: its error falls faster than 1/n where directions come out of the noise."""
+    """Plan for a fit in stages: its error falls faster than 1/n where directions come out of the noise.
+
+    Shrinkage keeps the error of coefficients below the signal. People who show the mean outcome alone lose all of the
+    signal, and the noise in the mean adds to that.
+    """
 
     def error(people: int) -> float:
-        return math.sqrt(mechanism.expected_loss(people, score) * spread)
+        loss = mechanism.expected_loss(people, score)
+        if math.isinf(loss):
+            return math.hypot(math.sqrt(score * spread), mechanism.unit_deviation / people)
+        return math.sqrt(spread * score * loss / (score + loss)) if loss > 0.0 else 0.0
 
     expected = score_in_stages(mechanism, n, score)
-    needed = least(lambda people: error(people) <= target)
-    return Plan(n, min(error(n), 1.0), target, needed, mechanism.scales, score=score, expected_score=expected)
+    return _plan(error, n, target, mechanism.scales, score, expected)
 
 
 def planned(
@@ -79,36 +95,49 @@ def planned(
     shape: tuple[int, int],
     bound_y: float,
     target: float,
-    spread: float,
+    spreads: tuple[float, float],
     score: float,
 ) -> Plan:
-    """Plan for n people whose rows have a mean squared norm of `spread` of their squared bound, even over directions.
+    """Plan for n people whose rows and outcomes have mean squared norms of `spreads` of their squared bounds.
 
-    E r'(X'X)^-1 r/n with X'X = (n spread radius^2/d) I, r the noise in X'Y - X'X theta: `mechanism._costs` has it. The
-    route of all rows is compared with where the route takes a sample.
+    The route of all rows is compared with where the route takes a sample. Planned for others, people have the same
+    fraction sampled.
     """
-    features, _ = shape
-    rows = n * _counting_rows(route, features, bound_y, spread)
-    error = math.sqrt(features * route.cost) / (spread * route.frame.radius * rows * bound_y)
-    assumed = assumed_of(route, n, shape, bound_y, spread, score)
-    expected = assumed.expected_score(assumed.loss_of_noise(route.calibration.noise))
+    noise = route.calibration.noise
+
+    def lost(people: int, of_sampling: float = noise.sampling) -> tuple[float, float]:
+        assumed = assumed_of(route, people, shape, bound_y, spreads, score)
+        loss = assumed.loss_of_noise(replace(noise, sampling=of_sampling * n / people))
+        return max(score - assumed.expected_score(loss), 0.0), assumed.loss_of_level(noise)
+
+    def error(people: int, of_sampling: float = noise.sampling) -> float:
+        return math.sqrt(sum(lost(people, of_sampling)) * spreads[1])
+
+    plan = _plan(error, n, target, route.calibration.scales, score, score - sum(lost(n)))
     if route.calibration.sample is None:
-        return replace(
-            Plan.from_error(n, error, target, route.calibration.scales), score=score, expected_score=expected
-        )
+        return plan
     # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
-    # norm of (X'X)^-1 is (1 - s/n)(d/s) bound_y^2 a person, for rows whose d directions are equally long.
-    sampling_error = math.sqrt(route.calibration.noise.sampling * features)
-    notes = {"error of the noise": error, "error of sampling": sampling_error} | _cost_of_sampling(route, of_all, shape)
-    plan = Plan.from_error(n, error, target, route.calibration.scales, sampling_error=sampling_error, notes=notes)
-    return replace(plan, score=score, expected_score=expected)
+    # norm of (X'X)^-1 is (1 - s/n)(d/s) times that of predictions, for rows whose d directions are equally long.
+    sampling_error = math.sqrt(noise.sampling * shape[0] * score * spreads[1])
+    notes = {"error of the noise": error(n, 0.0), "error of sampling": sampling_error}
+    return replace(plan, notes=notes | _cost_of_sampling(route, of_all, shape))
 
 
-def assumed_of(route: Route, n: int, shape: tuple[int, int], bound_y: float, spread: float, score: float) -> Assumed:
-    """Assume of rows, and of outcomes, a mean squared norm of `spread` of their squared bounds."""
+def _plan(
+    error: Callable[[int], float], n: int, target: float, scales: Mapping[str, float], score: float, expected: float
+) -> Plan:
+    """Return the plan, with the least number of people whose error is the target."""
+    needed = least(lambda people: error(people) <= target)
+    return Plan(n, min(error(n), 1.0), target, needed, scales, score=score, expected_score=expected)
+
+
+def assumed_of(
+    route: Route, n: int, shape: tuple[int, int], bound_y: float, spreads: tuple[float, float], score: float
+) -> Assumed:
+    """Assume of rows, and of outcomes, mean squared norms of `spreads` of their squared bounds."""
     unit = route.calibration.people
-    rows = n * _counting_rows(route, shape[0], bound_y, spread)
-    squares = spread * route.frame.radius**2, spread * bound_y**2
+    rows = n * _counting_rows(route, shape[0], bound_y, spreads[0])
+    squares = spreads[0] * route.frame.radius**2, spreads[1] * bound_y**2
     return Assumed(n, rows, shape, squares, score, 1 if unit is None else unit.max_rows)
 
 
@@ -117,7 +146,7 @@ def lost_share(route: Route | None, in_stages: StagedRegression | None, n: int, 
     if in_stages is not None:
         return 1.0 - score_in_stages(in_stages, n, R2) / R2
     assert route is not None
-    assumed = assumed_of(route, n, route.calibration.shape, bound_y, SPREAD, R2)
+    assumed = assumed_of(route, n, route.calibration.shape, bound_y, (SPREAD, SPREAD), R2)
     return 1.0 - assumed.expected_score(assumed.loss_of_noise(route.calibration.noise)) / assumed.score
 
 

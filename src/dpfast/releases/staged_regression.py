@@ -68,9 +68,9 @@ from dpfast.statistics.sizes import Sizes, size_counts
 
 #: Share of mu^2 for the numbers of people and rows, if they are private.
 _COUNT = 0.01
-#: Planned values: the share of the steps' budget for late ones, the ratio of squared errors to those of resolved normal
-#: rows, and the clip of the last residuals, in standard deviations.
-_LATE, _WORSE, _LONGEST = 0.75, 4.0, 3.5
+#: Planned values: the share of the steps' budget for late ones, the clip of the last residuals in standard deviations,
+#: the ratio of errors to those of resolved normal rows if people are many, and people times mu where it is twice that.
+_LATE, _LONGEST, _WORSE, _TWICE_WORSE = 0.75, 3.5, 1.36, 120.0
 #: With an intercept: people times mu below which a table shows no more than the mean of its outcomes, and below which
 #: whitening costs more than it gains; the shares then, of the mean outcome, the sizes of residuals, and the steps.
 _FEWEST, _FEW_PEOPLE, _SHARES_OF_FEW = 50.0, 80.0, (0.2, 0.1, 0.7)
@@ -224,14 +224,16 @@ class StagedRegression(Mechanism[Regression]):
         """Largest number of steps: few if steps share epsilon instead of its square."""
         return min(self.most_steps, descent.MOST_STEPS_OF_FILES) if self.privacy.delta == 0.0 else self.most_steps
 
-    def expected_loss(self, people: float, score: float, *, worse: float = _WORSE) -> float:
+    def expected_loss(self, people: float, score: float, *, worse: float | None = None) -> float:
         """Return the R^2 lost to noise at an R^2 of `score`, without shrinkage; infinite if no coefficients are fitted.
 
         In whitened coordinates a part is as long as a row, of the mean square k, times its residuals. The error of
-        predictions is that of coefficients: noise in k l entries, in proportion to the clip. The factor `worse` covers
-        noise in X'X, rows that are not normal and an uneven spectrum; by default it is about the value observed on
-        tables of all kinds.
+        predictions is that of coefficients: noise in k l entries, in proportion to the clip. The factor `worse` of its
+        square covers noise in X'X, rows that are not normal and an uneven spectrum; by default it is about the value
+        observed on tables of all kinds.
         """
+        if worse is None:
+            worse = (_WORSE * (1.0 + _TWICE_WORSE / max(people * self.mu, _FEW_PEOPLE))) ** 2
         features, outcomes = self.shape
         if self._shows_level_alone(people):
             return math.inf
@@ -243,7 +245,8 @@ class StagedRegression(Mechanism[Regression]):
         entries = features + self.fit_intercept
         clip = descent.usual_clip(entries * outcomes, outcomes, people, self.mu)
         noise = clip * self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
-        per_residual = worse * (entries * noise) ** 2 * outcomes
+        # Of the constant, the mean residual tells more.
+        per_residual = worse * features * entries * noise**2 * outcomes
         if self.fit_intercept:
             # The mean residual; few are longer than this many standard deviations.
             per_residual += (_LONGEST * self.unit_deviation / people) ** 2 * outcomes / shares.mean_residual

@@ -253,7 +253,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         sizes = {"n": n, "n_features": n_features}
         estimator, privacy = cls._planned_for(sizes, {"target": target}, parameters, max_rows)
         if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
+            return Plan(n, 0.0, target, 1, {})
         limits_of(estimator.box_x, n_features)
         scales = PairSums.calibrate(privacy, n_features, max_rows).scales
         noise_of_row = scales["sum"] / (max_rows or 1)

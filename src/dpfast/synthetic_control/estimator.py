@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,9 +59,6 @@ from dpfast.synthetic_control.predictions import (
 )
 from dpfast.synthetic_control.predictors import PredictorMap, Predictors, outcomes_of
 from dpfast.synthetic_control.steps import Donors, DonorSteps, Solution
-
-if TYPE_CHECKING:
-    pass
 
 #: Least norm that the moments of rows have a grid for.
 _LEAST_ROW_BOUND = 1e-70
