@@ -518,7 +518,8 @@ def test_no_garbage_comes_without_a_word(adjacency):
     ids=str,
 )
 def test_the_plan_agrees_with_simulation(parameters):
-    plan = SyntheticControl.plan(2000, 10, 13, **({"epsilon": 1.0, "delta": 1e-6, "row_bound": None} | parameters))
+    options = {"epsilon": 1.0, "delta": 1e-6, "row_bound": None} | parameters
+    plan = SyntheticControl.plan(2000, 10, 13, decay=math.inf, **options)  # of one path
     donors, target, signal = panel(n=2000)
     fits = (model(**parameters, random_state=seed).fit(donors, 10).predict(target[:10]) for seed in range(40))
     error = math.sqrt(np.mean([np.mean((fit - signal[10:]) ** 2) for fit in fits]) / np.mean(signal[10:] ** 2))
@@ -530,7 +531,7 @@ def test_the_plan_agrees_with_simulation(parameters):
 def test_the_plan_of_the_default_agrees_with_simulation(n, quiet):
     donors, _, _ = panel(n=n)
     spread, about = float(np.mean(donors**2)), float(np.mean((donors - donors.mean(axis=0)) ** 2))
-    guessed = {"spread": spread, "variation": math.sqrt(about / spread)}
+    guessed = {"spread": spread, "variation": math.sqrt(about / spread), "decay": math.inf}
     plan = SyntheticControl.plan(n, 10, 13, epsilon=1.0, delta=1e-6, **guessed)
     squares = []
     for seed in range(30):
@@ -540,6 +541,21 @@ def test_the_plan_of_the_default_agrees_with_simulation(n, quiet):
     errors, signals = np.mean(squares, axis=(0, 2))
     # Thirty panels: the ratio of both scatters by a tenth.
     assert plan.expected_error / 1.8 < math.sqrt(errors / signals) < 1.8 * plan.expected_error
+
+
+@pytest.mark.parametrize("n", [500, 3000])
+def test_the_plan_agrees_with_simulation_of_random_walks(n):
+    rng = np.random.default_rng(2)
+    walks = np.cumsum(rng.normal(size=(n + 20, 20)), axis=1) / 20.0
+    donors, targets = walks[:n], walks[n:]
+    bounds = {"bound": float(np.quantile(np.abs(walks), 0.999))}
+    spread = float(np.mean(walks**2)) / bounds["bound"] ** 2
+    plan = SyntheticControl.plan(n, 10, 20, epsilon=1.0, delta=1e-6, spread=spread, variation=1.0, **bounds)
+    exact = SyntheticControl(math.inf, ridge=1e-3, **bounds).fit(donors, 10).predict(targets[:, :10])
+    fits = [SyntheticControl(1.0, 1e-6, **bounds, random_state=seed).fit(donors, 10) for seed in range(5)]
+    added = np.mean([np.mean((fit.predict(targets[:, :10]) - exact) ** 2) for fit in fits])
+    error = math.sqrt(added / np.mean(targets[:, 10:] ** 2))
+    assert 0.5 * plan.expected_error < error < 2.0 * plan.expected_error
 
 
 @pytest.mark.parametrize("mechanism", ["cross_section", "output"])

@@ -44,6 +44,7 @@ from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonor
 from dpfast.synthetic_control.outcome_range import range_counts, range_found, range_noise
 from dpfast.synthetic_control.placebos import Placebos
 from dpfast.synthetic_control.plan import (
+    DECAY,
     SPREAD,
     VARIATION,
     error_of_weights,
@@ -538,6 +539,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         target: float = 0.1,
         spread: float = SPREAD,
         variation: float = VARIATION,
+        decay: float = DECAY,
         **parameters: Any,
     ) -> Plan:
         """Say what error to expect, before any data is touched; nothing is spent.
@@ -557,6 +559,9 @@ class SyntheticControl(Placebos, PrivateEstimator):
         variation : float, default 0.3
             Assumed size of donors' differences from their mean path, as a fraction of their size: the part of the
             outcomes that remains if the mean path is the centre.
+        decay : float, default 2.0
+            Assumed power by which the squares of these differences fall over directions: 2 as of random walks, inf if
+            donors differ in size only.
         **parameters
             The estimator's own: epsilon, delta, bound, ...
 
@@ -583,6 +588,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         estimator, privacy = cls._planned_for(
             {"n": n}, {"target": target, "spread": spread, "variation": variation}, parameters
         )
+        decay = check.positive_or_inf("decay", decay)
         if math.isinf(privacy.epsilon):
             return planned_without_noise(n, target)
         if estimator.mechanism == "cross_section":
@@ -596,7 +602,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
                 public = _Public(n_predictors + n_pre, np.arange(n_periods), None, n, n_predictors)
                 return estimator._steps(privacy, public)
 
-            plan = planned_with_moments(steps, n, target, spread, variation)
+            plan = planned_with_moments(steps, n, target, spread, variation, decay)
         else:
             own = np.full(n_pre, math.sqrt(spread))
             plan = planned_with_weights(
@@ -868,7 +874,7 @@ class SyntheticControl(Placebos, PrivateEstimator):
         """Return the error to expect: none where the number of donors is private."""
         if public.n_donors is None:
             return None
-        error = steps.planned(public.n_donors, SPREAD, VARIATION)[1]
+        error = steps.planned(public.n_donors, SPREAD, VARIATION, DECAY)[1]
         return Expected(error, public.n_donors, "donors")
 
     def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:

@@ -15,6 +15,8 @@ _SIGNAL = "the signal's root mean square"
 SPREAD = 0.25
 #: Assumed size of donors' differences from their mean path, as a fraction of their size.
 VARIATION = 0.3
+#: Assumed power by which the squares of these fall over directions: as of random walks.
+DECAY = 2.0
 
 
 def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float:
@@ -28,11 +30,11 @@ def planned_without_noise(n: int, target: float) -> Plan:
 
 
 def planned_with_moments(
-    calibrated: Callable[[int], DonorSteps], n: int, target: float, spread: float, variation: float
+    calibrated: Callable[[int], DonorSteps], n: int, target: float, spread: float, variation: float, decay: float
 ) -> Plan:
     """Plan for noise in moments: its effect falls with more donors."""
-    section, error = calibrated(n).planned(n, spread, variation)
-    needed = least(lambda count: calibrated(count).planned(count, spread, variation)[1] <= target)
+    section, error = calibrated(n).planned(n, spread, variation, decay)
+    needed = least(lambda count: calibrated(count).planned(count, spread, variation, decay)[1] <= target)
     return Plan(n, min(error, 1.0), target, needed, section.scales, _SIGNAL)
 
 

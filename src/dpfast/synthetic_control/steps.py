@@ -403,12 +403,13 @@ class DonorSteps(Mechanism[Solution]):
         noise = 0.0 if self.n_donors is not None else self._noise_of_number(_Budget(self._parts[0])).deviation
         return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors, noise)
 
-    def planned(self, n: int, spread: float, variation: float) -> tuple[CrossSection, float]:
-        """Return the moments' mechanism, and the error of a prediction, for `n` donors that differ in size only.
+    def planned(self, n: int, spread: float, variation: float, decay: float) -> tuple[CrossSection, float]:
+        """Return the moments' mechanism, and the error of a prediction, for `n` donors.
 
-        The steps are answered for three kinds of donors: of the mean square `spread` about the public centre, and by a
-        part `variation` of that size larger and smaller. Answers have no noise but that of the mean path, of its usual
-        size. The error is relative to the root of `spread`.
+        The steps are answered for donors that differ in size only, of three kinds: of the mean square `spread` about
+        the public centre, and by a part `variation` of that size larger and smaller. Answers have no noise but that of
+        the mean path, of its usual size. For the error these differences are in many directions, of squares that fall
+        like 1/k^decay. It is relative to the root of `spread`.
         """
         model, steps = self._model(spread, variation), self._learned(_Budget(self._parts[0]))
         times, periods = n / len(model), self.rows.n_pre + self.rows.n_post
@@ -425,8 +426,15 @@ class DonorSteps(Mechanism[Solution]):
         blocks = {"xx": sums.xx, "xy": sums.xy}
         if sums.exact_x_sum is not None and sums.exact_y_sum is not None:
             blocks |= {"x": sums.exact_x_sum.to_float64(), "y": sums.exact_y_sum.to_float64()}
-        eigenvalues = times * np.linalg.eigvalsh(section.rows.about_path(blocks, len(model))[0])
-        error = section.expected_error(np.maximum(eigenvalues, 0.0), section.rows.penalty(self.ridge))
+        found = times * np.linalg.eigvalsh(section.rows.about_path(blocks, len(model))[0])
+        eigenvalues = np.maximum(found[::-1], 0.0)
+        # Sizes 1, 1 + v and 1 - v have the variance 2 v^2/3 about their mean.
+        share = 1.0 if section.rows.center is not None else variation**2 / (1.5 + variation**2)
+        squares = np.arange(1.0, len(eigenvalues) + 1.0) ** -decay
+        differences = share * eigenvalues[0] * (squares / np.sum(squares))
+        eigenvalues[0] *= 1.0 - share
+        eigenvalues += differences
+        error = section.expected_error(eigenvalues, section.rows.penalty(self.ridge))
         if not isinstance(self.center, str) or section.rows.center is None:
             return section, error
         about = section.rows.mapped(model, section.rows.center)
