@@ -203,21 +203,24 @@ n_pre = {}
 """
 
 
+@pytest.mark.parametrize("declared", [None, {"income": (0.0, 5000.0), "age": (18.0, 90.0, 0.5)}])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize(("treated", "times", "n_pre"), [('"b"', "number", "2021"), ("7", "text", '"2020-12"')])
-def test_a_long_panel(treated, times, n_pre, suffix, tmp_path):
+def test_a_long_panel(treated, times, n_pre, suffix, declared, tmp_path):
     wide, rng = table_of("synthetic_control"), np.random.default_rng(1)
     whole = np.arange(len(wide)) if treated == "7" else [f"u{row}" for row in range(len(wide) - 1)] + ["b"]
     periods = [2019, 2020, 2021, 2022] if times == "number" else ["2019-01", "2019-12", "2020-12", "2021-01"]
     long = wide.set_axis(periods, axis=1).assign(who=whole).melt("who", var_name="when", value_name="sales")
     long = long.iloc[rng.permutation(len(long))].reset_index(drop=True)
+    long = long.assign(age=18.0 + 10.0 * long["sales"], income=1_000.0)
     path = write_job(tmp_path, "synthetic_control", SEED, QUIET, table=long)
     text = without(without(path.read_text(), "targets"), "panel") + LONG.format(treated, times, n_pre)
+    text += "predictors = { income = [0, 5000], age = [18, 90, 0.5] }\n" if declared else ""
     if suffix == "parquet":
         long.astype({"when": int} if times == "number" else {}).to_parquet(tmp_path / "table.parquet")
     path.write_text(text.replace("table.csv", f"table.{suffix}"))
     model = fitted(path)
-    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0))
+    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0), predictors=declared)
     expected.fit_long(long, "who", "when", "sales", json.loads(treated), json.loads(n_pre))
     same(model, expected, "coef_", "target_", "periods_")
 

@@ -1,6 +1,7 @@
 """Predictors: further columns of a donor's row, which count in units of the outcomes, bounded as these are."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from neighbours import climb
 
 from dpfast import Privacy, SyntheticControl
 from dpfast.datasets import synthetic_control_panel
+from dpfast.io import open_long_panel
 from dpfast.synthetic_control.estimator import _Public
 from dpfast.synthetic_control.mechanism import lengths_of
 from dpfast.synthetic_control.predictors import Predictors
@@ -205,8 +207,56 @@ def test_rows_of_targets_need_their_predictors():
         fitted.effect(target.drop("income"))
     with pytest.raises(ValueError, match="predictors must have been given"):
         SyntheticControl(1.0, 1e-6).fit(donors.iloc[:, 2:], 4).balance()
-    with pytest.raises(ValueError, match="predictors must not be given to fit_long"):
-        model().fit_long(donors, "a", "b", "c", "d", 1)
+
+
+def in_rows(donors, target, rng):
+    """The panel with a row for each unit and period, in any order; income differs between a unit's rows, age not."""
+    wide = pd.concat([donors, target.to_frame().T], ignore_index=True).assign(unit=range(len(donors) + 1))
+    long = wide.melt(["unit", "income", "age"], var_name="year", value_name="sales").astype({"year": int})
+    long["income"] += (long["year"] - 1991.5) * (long["year"] < 1994) + 1e3 * (long["year"] >= 1994)
+    return long.iloc[rng.permutation(len(long))].reset_index(drop=True)
+
+
+def test_a_long_panel_has_means_of_earlier_rows():
+    donors, target = panel(40)
+    rng = np.random.default_rng(5)
+    wide, long = model().fit(donors, 1994, target), in_rows(donors, target, rng)
+    own = model().fit_long(long, "unit", "year", "sales", 40, 1994)
+    for name in ("coef_", "target_", "center_", "periods_"):
+        np.testing.assert_allclose(getattr(own, name), getattr(wide, name), rtol=1e-9)
+    pd.testing.assert_frame_equal(own.balance(), wide.balance())
+    gaps = long.assign(age=long["age"].where((long["year"] == 1991) | (long["unit"] % 2 == 0)))
+    again = model().fit_long(gaps, "unit", "year", "sales", 40, 1994)
+    np.testing.assert_array_equal(again.coef_, own.coef_)
+    with pytest.raises(ValueError, match=r"column 'age' contains NaN: fill it$"):
+        model().fit_long(gaps[gaps["year"] != 1991], "unit", "year", "sales", 40, 1994)
+    with pytest.raises(ValueError, match="observation_rate cannot go with predictors in fit_long"):
+        model(observation_rate=0.9).fit_long(long, "unit", "year", "sales", 40, 1994)
+    with pytest.raises(ValueError, match="predictors must not be unit, time or value"):
+        model(predictors={"sales": (0.0, 1.0)}).fit_long(long, "unit", "year", "sales", 40, 1994)
+    with pytest.raises(ValueError, match="predictors must be a column of frame, got 'height'"):
+        model(predictors={"height": (0.0, 1.0)}).fit_long(long, "unit", "year", "sales", 40, 1994)
+    with pytest.raises(TypeError, match="column 'age' has entries that are not numbers"):
+        model().fit_long(long.astype({"age": str}), "unit", "year", "sales", 40, 1994)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_one_donor_move_no_other_one_of_a_long_panel(seed):
+    donors, target = panel(6)
+    rng = np.random.default_rng(seed)
+    long = in_rows(donors, target, rng)
+    long["income"] = long["income"] * 10.0 ** rng.integers(-300, 300, len(long))
+    columns = "unit", "year", "sales", 6, 1994
+    read = partial(open_long_panel, predictors=("income", "age"))
+    order = list(dict.fromkeys(long["unit"][long["unit"] != 6]))
+    before = dict(zip(order, read(long, *columns)[0].values, strict=True))
+    other = long.assign(income=long["income"].where(long["unit"] != 3, -np.finfo(float).max))
+    for changed in (other, long[long["unit"] != 3], long.sort_values("sales"), long.sort_values("unit")):
+        order = list(dict.fromkeys(changed["unit"][changed["unit"] != 6]))
+        for unit, row in zip(order, read(changed, *columns)[0].values, strict=True):
+            assert np.all(np.isfinite(row))
+            if unit != 3:
+                assert row.tobytes() == before[unit].tobytes()
 
 
 def test_a_map_of_predictors_has_an_inverse():

@@ -138,6 +138,7 @@ def open_long_panel(
     treated: object,
     n_pre: object,
     *,
+    predictors: Sequence[str] = (),
     may_miss: bool = False,
     may_be_empty: bool = False,
 ) -> tuple[Panel, FloatArray]:
@@ -146,7 +147,8 @@ def open_long_panel(
     Any table with names and types of columns is read some rows at a time; a CSV file has no types. The treated unit's
     periods are those of the panel, in the order of their values (of their categories, if these are declared to be
     ordered). A donor's rows of other periods are left out, and one that is not listed is missing. Donors come in the
-    order of their first rows.
+    order of their first rows. `predictors` are further columns, which come first in the panel: of each a unit has the
+    mean of what its rows before the intervention say, missing entries left out. It depends on that unit's rows alone.
 
     Examples
     --------
@@ -163,7 +165,9 @@ def open_long_panel(
         check.label(name, one)
     if len({unit, time, value}) < 3:
         raise ValueError("unit, time and value must be three columns")
-    long = _LongRows.read(table, unit, time, value, treated)
+    if both := {unit, time, value} & set(predictors):
+        raise ValueError(f"predictors must not be unit, time or value as well, got {sorted(both)}")
+    long = _LongRows.read(table, unit, time, {value: "value"} | dict.fromkeys(predictors, "predictors"), treated)
     if not isinstance(treated, Hashable) or treated not in long.units:
         raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
     row = long.units[treated]
@@ -177,14 +181,30 @@ def open_long_panel(
         raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
     if not may_miss and times_listed.min() == 0:
         raise ValueError("frame must have one row for each unit and period of the treated: a pair of them is missing")
-    values = np.full(shape, np.nan)
-    values.ravel()[cells] = long.values[read]
-    check_values(values[row], f"the treated unit in column {value!r}")
+    every = np.full((1 + len(predictors), *shape), np.nan)
+    every.reshape(len(every), -1)[:, cells] = long.values[read].T
     cut = intervention_at(n_pre, periods, len(periods), f"column {value!r}")
-    donors = open_panel(
-        np.delete(values, row, axis=0), cut, f"column {value!r}", may_miss=may_miss, may_be_empty=may_be_empty
-    )
-    return Panel(donors.values, cut, periods), values[row]
+    columns = {name: _mean_of(one[:, :cut]) for name, one in zip(predictors, every[1:], strict=True)}
+    columns |= {value: every[0]}
+    cure = "fill it" if predictors else "fill it, or declare the observation_rate"
+    for name, one in columns.items():
+        check_values(one[row], f"the treated unit in column {name!r}")
+        donors = np.delete(one, row, axis=0)
+        check_values(donors, f"column {name!r}", may_miss=may_miss, cure=cure)
+    if len(donors) == 0 and not may_be_empty:
+        raise ValueError(f"column {value!r} must have at least one unit, got none")
+    values = np.column_stack(list(columns.values()))
+    return Panel(np.delete(values, row, axis=0), cut, periods, len(predictors)), values[row]
+
+
+def _mean_of(columns: FloatArray) -> FloatArray:
+    """Return the mean of each row without what is missing: added in the order of columns, exact where all are alike."""
+    mean, count = np.full(len(columns), np.nan), np.zeros(len(columns))
+    for column in columns.T:
+        count += ~np.isnan(column)
+        further = np.where(count > 1, mean + (column / count - mean / count), column)
+        mean = np.where(np.isnan(column), mean, further)
+    return mean
 
 
 @dataclass
@@ -195,28 +215,28 @@ class _LongRows:
     times: dict[Hashable, int]
     unit_codes: NDArray[np.int32]
     time_codes: NDArray[np.int32]  # the last is that of a time that is missing
-    values: FloatArray
+    values: FloatArray  # of several columns
     own_times: list[Any]
 
     @classmethod
-    def read(cls, table: Any, unit: str, time: str, value: str, treated: object) -> _LongRows:
+    def read(cls, table: Any, unit: str, time: str, values: dict[str, str], treated: object) -> _LongRows:
         units, times = dict[Hashable, int](), dict[Hashable, int]()
-        found: list[tuple[NDArray[Any], ...]] = [(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))]
+        empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty((0, len(values)))
+        found: list[tuple[NDArray[Any], ...]] = [empty]
         own_times = []
         for part in table_parts(table):
-            _check_long(part, {"unit": unit, "time": time, "value": value})
-            for batch, _ in part.read({unit: "text", time: "text", value: "number"}):
+            _check_long(part, {unit: "unit", time: "time"}, values)
+            for batch, _ in part.read({unit: "text", time: "text"} | dict.fromkeys(values, "number")):
                 whose = numbered_column(batch, unit, units)
                 places, labels = batch.distinct(time)
                 numbers = [*(_numbered_time(label, times) for label in labels), -1]
                 when = np.array(numbers, np.int32)[np.where(places == MISSING, len(labels), places)]
-                found.append((whose.astype(np.int32), when, batch.numbers(value)))
+                found.append((whose.astype(np.int32), when, np.column_stack([*map(batch.numbers, values)])))
                 # A label that is not hashable is nobody's: it is refused where it is looked for.
                 own = whose == (units.get(treated, -1) if isinstance(treated, Hashable) else -1)
                 if own.any():
                     own_times.append(batch.series(time, own))
-        codes, when, values = (np.concatenate(several) for several in zip(*found, strict=True))
-        return cls(units, times, codes, when, values, own_times)
+        return cls(units, times, *map(np.concatenate, zip(*found, strict=True)), own_times)
 
     def treated_times(self) -> Any:
         """Return the treated unit's times as a pandas Series."""
@@ -230,16 +250,17 @@ def _numbered_time(label: Any, times: dict[Hashable, int]) -> int:
         return -1
 
 
-def _check_long(part: Part, columns: Mapping[str, str]) -> None:
-    """Refuse a part of a long table without its columns, or without types."""
-    for argument, name in columns.items():
+def _check_long(part: Part, labels: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """Refuse a part of a long table without its columns, given with the arguments that name them, or without types."""
+    for name, argument in {**labels, **values}.items():
         if name not in part.names:
             raise ValueError(f"{argument} must be a column of frame, got {name!r}")
     if part.families is None:
         raise TypeError(f"{part.label} does not say which columns hold numbers or dates: read it into a frame first")
-    family = part.families.get(columns["value"])
-    if family is None or family.name not in ("number", "any"):
-        raise TypeError(f"column {columns['value']!r} has entries that are not numbers")
+    for name in values:
+        family = part.families.get(name)
+        if family is None or family.name not in ("number", "any"):
+            raise TypeError(f"column {name!r} has entries that are not numbers")
 
 
 def target_rows(

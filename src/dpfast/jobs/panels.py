@@ -34,9 +34,9 @@ _PANEL = Table(
         Key(
             "predictors",
             Named(Lists(NUMBER)),
-            "Of a wide table: further columns, as rows of the pre-period, by name, with public limits and a weight of "
-            "at most 1, that of a period (by default), such as { income = [0, 100000], age = [18, 90, 0.5] }. In "
-            "[targets] they come first.",
+            "Further columns, as rows of the pre-period, by name, with public limits and a weight of at most 1, that "
+            "of a period (by default), such as { income = [0, 100000], age = [18, 90, 0.5] }. Of a long table the "
+            "mean of a unit's rows before the intervention counts. In [targets] they come first.",
             LEFT_OUT,
         ),
         Key(
@@ -85,7 +85,7 @@ class Panel:
     #: Names of public series, and the series.
     targets: tuple[str, ...]
     series: Any
-    #: Limits and weights of further columns of a wide table.
+    #: Limits and weights of further columns.
     predictors: Mapping[str, tuple[float, ...]] | None = None
 
     @property
@@ -111,9 +111,10 @@ class Panel:
         pandas = optional("pandas", "a job on a panel")
         assert self.long is not None
         of_text = self.columns.text
-        found: dict[str, list[Any]] = {name: [np.empty(0, object if name in of_text else float)] for name in self.long}
+        names = (*self.long, *(self.predictors or {}))
+        found: dict[str, list[Any]] = {name: [np.empty(0, object if name in of_text else float)] for name in names}
         for batch in self.columns.batches(self.files, progress):
-            for name in self.long:
+            for name in names:
                 found[name].append(entries(batch, name) if name in of_text else batch.numbers(name))
         columns = {name: np.concatenate(parts) for name, parts in found.items()}
         return pandas.DataFrame({name: pandas.Series(one, dtype=one.dtype) for name, one in columns.items()})
@@ -129,12 +130,8 @@ class Panel:
 
     def facts(self) -> list[Fact]:
         """Return the public facts on them, for a report."""
-        names = [*(self.predictors or {}), *self.periods]
-        lies = (
-            [("predictors and periods" if self.predictors else "periods", ", ".join(names))]
-            if self.long is None
-            else [("treated", str(self.treated))]
-        )
+        lies = [("predictors", ", ".join(self.predictors))] if self.predictors else []
+        lies.append(("periods", ", ".join(self.periods)) if self.long is None else ("treated", str(self.treated)))
         return [*lies, ("intervention", f"n_pre = {self.n_pre}"), ("targets", ", ".join(self.targets) or "none")]
 
 
@@ -158,7 +155,7 @@ class PanelForm:
         if is_long:
             return self._long(panel, targets, files)
         periods = tuple(panel["periods"])
-        predictors = {name: tuple(numbers) for name, numbers in panel.get("predictors", {}).items()}
+        predictors = _predictors(panel)
         if both := predictors.keys() & set(periods):
             raise ValueError(f"[panel] predictors must not be periods as well, got {sorted(both)}")
         columns = NamedColumns((), (*predictors, *periods))
@@ -178,16 +175,21 @@ class PanelForm:
         for key in _LONG:
             if key not in panel:
                 raise ValueError(f"[panel] lacks the key {key!r}")
-        if "predictors" in panel:
-            raise ValueError("[panel] predictors are columns of a wide table, a row a donor: a long one has none")
         if targets:
             raise ValueError("[targets] are for wide tables; of a long one the target is the unit that is treated")
         unit, time, value = (panel[key] for key in _LONG[:3])
         is_text = {unit: isinstance(panel["treated"], str), time: panel.get("times") == "text", value: False}
         if len(is_text) < 3:
             raise ValueError("[panel] unit, time and value must be three columns")
+        predictors = _predictors(panel)
+        if both := predictors.keys() & is_text.keys():
+            raise ValueError(f"[panel] predictors must not be unit, time or value as well, got {sorted(both)}")
         of_text = tuple(name for name, text in is_text.items() if text)
-        columns = NamedColumns(of_text, tuple(name for name in is_text if name not in of_text))
+        columns = NamedColumns(of_text, tuple(name for name in (*is_text, *predictors) if name not in of_text))
         columns.check(files)
-        treated = panel["treated"]
-        return Panel(files, panel["n_pre"], (), (unit, time, value), treated, columns, (str(treated),), None)
+        treated, long = panel["treated"], (unit, time, value)
+        return Panel(files, panel["n_pre"], (), long, treated, columns, (str(treated),), None, predictors or None)
+
+
+def _predictors(panel: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(numbers) for name, numbers in panel.get("predictors", {}).items()}

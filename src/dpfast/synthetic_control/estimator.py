@@ -163,7 +163,8 @@ class SyntheticControl(Placebos, PrivateEstimator):
         weight of at most 1, that of an outcome before the intervention (default). Limits are mapped to the range of the
         outcomes, times the weight. A donor's row with its predictors is bounded as one without is, by `row_bound`
         (`pre` covers both), so that they bring no noise of their own; but more columns do bring more noise. They are
-        taken from tables by name; in arrays they are the first columns. Targets have them too.
+        taken from tables by name; in arrays they are the first columns. Targets have them too. In `fit_long` a unit's
+        predictor is the mean of that column over its rows before the intervention.
     observation_rate : float, optional
         Declares that entries may be missing (NaN), completely at random, with this public probability of being
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
@@ -330,13 +331,14 @@ class SyntheticControl(Placebos, PrivateEstimator):
             or (unless `observation_rate` is declared) lacks one.
         """
         self._check_order(frame, "frame")
-        if self._predictors:
+        if self._predictors and self.observation_rate is not None:
             raise ValueError(
-                "predictors must not be given to fit_long: take them to fit, as columns of a table with a row a donor"
+                "observation_rate cannot go with predictors in fit_long: a mean of rows is missing less often than one"
             )
 
         def read() -> tuple[io.Panel, ArrayLike]:
-            return io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **self._may_lack)
+            options = {"predictors": self._predictors.names} | self._may_lack
+            return io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **options)
 
         return self._fit(self._checked(), read)
 
