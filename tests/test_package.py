@@ -112,8 +112,9 @@ def test_the_wheel_carries_types_and_declarations():
     files = {str(path) for path in metadata.files("dpfast") or []}
     if any(path.endswith("__editable__.dpfast.py") or "editable" in path for path in files):
         pytest.skip("an editable install lists no package files")
-    for name in ("dpfast/py.typed", "dpfast/kernels/normal.pyi", "dpfast/kernels/normal.pxd", "dpfast/kernels/gram.h"):
-        assert name in files
+    carried = "py.typed", "kernels/normal.pyi", "kernels/normal.pxd", "kernels/gram.h", "noise/cython_noise.pxd"
+    for name in carried:
+        assert f"dpfast/{name}" in files
 
 
 def test_only_noise_draws_randomness():

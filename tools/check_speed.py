@@ -47,6 +47,8 @@ BENCHMARKS = ROOT / "benchmarks"
 SOURCES_OF_KERNELS = (
     "src/dpfast/kernels",
     "src/dpfast/_transaction.pyx",
+    "src/dpfast/noise/cython_noise.pyx",
+    "src/dpfast/noise/meson.build",
     "src/dpfast/meson.build",
     "meson.build",
     "meson.options",

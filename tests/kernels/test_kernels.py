@@ -7,12 +7,13 @@ import sys
 import sysconfig
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import dpfast
-from dpfast import privacy, solvers, statistics
+from dpfast import noise, privacy, solvers, statistics
 from dpfast.kernels.inverse_squares import sum_inverse_squares
 
 FOLDER = Path(dpfast.get_include())
@@ -46,9 +47,13 @@ def blocks_of(language):
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def declared(name):
+#: What draws noise, and so is no kernel.
+NOISE = FOLDER.parent / "noise" / "cython_noise.pxd"
+
+
+def declared(path):
     """Names of a .pxd that others may use: functions and classes of Cython, and inline ones of a header."""
-    text = (FOLDER / f"{name}.pxd").read_text()
+    text = path.read_text()
     return set(re.findall(r"^c(?:p)?def (?:class )?(?:[\w ]+ )?(\w+)[(:]", text, re.MULTILINE))
 
 
@@ -92,9 +97,10 @@ def outside(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
-    for name in FOR_OTHERS:
-        examples = [block for block in blocks_of("cython") if f"from dpfast.kernels.{name} cimport" in block]
-        assert declared(name) <= set(re.findall(r"\w+", "".join(examples))), name
+    for path in [NOISE, *(FOLDER / f"{name}.pxd" for name in FOR_OTHERS)]:
+        module = f"dpfast.{path.parent.name}.{path.stem}"
+        examples = [block for block in blocks_of("cython") if f"from {module} cimport" in block]
+        assert declared(path) <= set(re.findall(r"\w+", "".join(examples))), module
 
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))
@@ -127,6 +133,22 @@ def test_a_package_outside_cimports_each_kernel_that_is_for_others(outside):
     eigenvalues = np.sort(rng.random(4))
     expected = solvers.quadratic_over_sphere(eigenvalues, a[1], 1.0)
     assert np.array_equal(outside.on_sphere(eigenvalues, a[1], 1.0), expected)
+
+
+@pytest.mark.slow
+def test_noise_is_drawn_from_outside_as_from_python(outside):
+    numbers = np.array([1, 7, 3, -4, 2**40])
+    drawn = outside.released_sums(numbers, 5, 3.0, noise.SeededSource(0))
+    source = noise.SeededSource(0)
+    expected = [sampler(3.0, 1, source, center=np.array([14.0]))[0] for sampler in (noise.gaussian, noise.laplace)]
+    assert drawn == (*expected, 14 + noise.discrete_gaussian(3.0, 1, source)[0])
+    with pytest.raises(ValueError, match="scale must be positive"):
+        outside.released_sums(numbers, 5, 0.0, source)
+    with pytest.raises(TypeError, match="source must be a SecureSource"):
+        outside.released_sums(numbers, 5, 3.0, np.random.default_rng(0))
+    reservation = Mock()
+    outside.released_sums(numbers, 5, 3.0, noise.SecureSource(reservation))
+    assert reservation.draw.call_count == 3
 
 
 @pytest.mark.slow

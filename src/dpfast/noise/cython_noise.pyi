@@ -1,0 +1,1 @@
+# Nothing for Python: cython_noise.pxd has what is cimported.
