@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpfast
-from dpfast import BudgetExceeded, Ledger, PaidFailure, Privacy, describe
+from dpfast import BudgetExceeded, Ledger, Privacy, describe
 from dpfast.io import Boolean, Category, Columns, Number, RowOwners
 
 COLUMNS = {"age": (18, 90), "cost": (0, 10_000), "site": ["a", "b", "c"]}
@@ -131,20 +131,6 @@ def test_it_is_paid_for_from_the_ledger_and_held_to_it():
     with pytest.raises(BudgetExceeded):
         describe("no such table", COLUMNS, 0.9, 1e-6, ledger=ledger)
     assert repr(found) == f"<Description of age, cost, site: {Privacy(0.6, 1e-6)}>"
-
-
-def test_what_was_drawn_is_paid_for_and_can_be_completed(monkeypatch):
-    ledger = Ledger(Privacy(1.0, 1e-5))
-    module = __import__("dpfast.description.description", fromlist=["Description"])
-
-    def stopped(*args):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "Description", stopped)
-        with pytest.raises((KeyboardInterrupt, PaidFailure)):
-            describe(people(), COLUMNS, 0.6, 1e-6, ledger=ledger)
-    assert ledger.spent.epsilon > 0.5
 
 
 def test_few_people_leave_everything_open():

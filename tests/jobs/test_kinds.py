@@ -20,9 +20,10 @@ from dpfast import (
     SparseRegression,
     SyntheticControl,
     Trajectories,
+    describe,
 )
 from dpfast.cli import main
-from dpfast.io import columns
+from dpfast.io import Boolean, columns
 from dpfast.jobs import Job, run
 from dpfast.jobs.formats import Formats
 from dpfast.jobs.kinds import public_size
@@ -156,6 +157,25 @@ def test_means_of_features(tmp_path):
     model, frame = fitted(write_job(tmp_path, "private_standard_scaler", SEED)), table_of("private_standard_scaler")
     expected = PrivateStandardScaler(**BUDGET, box_x=([18, 0], [100, 90])).fit(frame[["age", "days"]].to_numpy())
     same(model, expected, "mean_", "var_")
+
+
+COLUMNS = {"age": (18, 100), "site": ["Bern", "Basel", "Genf"], "smoker": Boolean("smoker")}
+
+
+@pytest.mark.parametrize("is_of_people", [False, True])
+def test_a_description(is_of_people, tmp_path):
+    path, frame = with_people(tmp_path, "describe")
+    people = {"groups": frame.patient.to_numpy(), "max_rows": 2}
+    if not is_of_people:
+        path, people = write_job(tmp_path, "describe", SEED, table=frame), {}
+    expected = describe(frame, COLUMNS, **BUDGET, crosstabs=[("site", "smoker")], **people)
+    assert main(["check", str(path)]) == 0
+    pd.testing.assert_frame_equal(fitted(path).summary(), expected.summary())
+    written = pd.read_csv(path.parent / "fit" / "description.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(written, expected.summary().reset_index(), check_dtype=False, check_frame_type=False)
+    job = Job.read(path)
+    assert job.plan(5_000).expected_error == pytest.approx(job.plan(10_000).expected_error * 2)
+    assert ("all rows of one 'patient'" in (path.parent / "fit" / "report.md").read_text()) == is_of_people
 
 
 def test_a_wide_panel(tmp_path):
@@ -399,6 +419,14 @@ REFUSED = [
         ("age = { low = 18, high = 100, missing = 50 }", 'age = "number"'),
         "without low and high",
     ),
+    (
+        "describe",
+        ("age = { low = 18, high = 100 }", 'age = "number"'),
+        "age must be 'boolean' or a table",
+    ),
+    ("describe", ("low = 18, high", "high"), r"lacks the key 'low'"),
+    ("describe", ('["site", "smoker"]', '["site", "sex"]'), r"crosstabs\[0\] has 'sex', which is no declared column"),
+    ("describe", ("# n_bins = 32", "n_bins = 0"), "n_bins must be at least 1"),
 ]
 
 

@@ -74,7 +74,7 @@ def keys_of(table, place=()):
 def test_there_is_a_job_for_every_estimator_of_a_family_that_has_jobs():
     families = [module.__name__.split(".")[1] for module in registry.parts("job")]
     estimators = {name for name, family in registry.ESTIMATORS.items() if family in families}
-    assert {kind.ESTIMATOR.__name__ for kind in KINDS.values()} == estimators
+    assert {kind.ESTIMATOR.__name__ for kind in KINDS.values()} == estimators | {"TableDescriber"}
     if EXAMPLES.exists():  # only in a checkout
         assert {path.stem for path in EXAMPLES.glob("*.toml")} == set(KINDS)
 

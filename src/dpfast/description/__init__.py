@@ -1,5 +1,6 @@
 """Describe a table before it is modelled: counts, shares, crosstabs, means and quantiles, with limits."""
 
-from dpfast.description.description import Description, describe
+from dpfast.description.describer import describe
+from dpfast.description.description import Description
 
 __all__ = ["Description", "describe"]

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import special
 
 from dpfast import _arguments as check
-from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, grid
-from dpfast._redacted import quiet
-from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
-from dpfast.estimator.base import warn_of_delta
-from dpfast.estimator.completion import Waiting
-from dpfast.estimator.inputs import check_people
-from dpfast.io import Columns, Number
-from dpfast.io.columns import Column, column_of, parts_in_turn, wanted_of
+from dpfast.description.mechanism import WEIGHT, Histogram
 from dpfast.io.summaries import Estimates
-from dpfast.ledger import Ledger, Release, paying
+from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_html, header_of, releases_html
-from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
-from dpfast.releases.mechanism import release
+from dpfast.privacy import Privacy
 from dpfast.solvers.fieller import NoisyRatio
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_NAME = "describe"
-_MOST_BINS = 1_000
 #: What lies within one standard deviation of a normal law.
 _ONE_DEVIATION = 0.6826894921370859
 
@@ -138,11 +127,17 @@ class Description:
         ImportError
             If pandas is not installed.
         """
+        return self._estimates(level, target, quantiles).frame()
+
+    def _estimates(
+        self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
+    ) -> Estimates:
+        """Return the table of `summary`, for files."""
         found = dict(zip(_FIELDS, zip(*self._rows(level, target, quantiles), strict=True), strict=True))
         index = {name: found.pop(name) for name in _FIELDS[:2]}
         header = {"estimator": "Description", "n": self._n_rows, "unit": "rows", "level": level}
         header |= {"target": target} | header_of(self.releases_, self.privacy_spent_)
-        return Estimates(index, found, header).frame()
+        return Estimates(index, found, header)
 
     def _rows(
         self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
@@ -295,166 +290,3 @@ class Description:
         first = int(np.argmin(np.append(apart < -reach, False)))
         last = int(np.argmin(np.append(apart[::-1] > reach, False)))
         return float(edges[first]), float(edges[n_bins - last])
-
-
-@quiet
-def describe(
-    table: Any,
-    columns: Mapping[str, Any] | Columns,
-    epsilon: float,
-    delta: float = 0.0,
-    *,
-    adjacency: Adjacency = "replace_one",
-    crosstabs: Sequence[tuple[str, str]] = (),
-    n_bins: int = 32,
-    groups: ArrayLike | None = None,
-    max_rows: int | None = None,
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-) -> Description:
-    """Describe a table before it is modelled: rows, shares, crosstabs, means and quantiles, each with limits.
-
-    Privacy: one release, of noisy counts of people by bin and of sums of numbers, is (epsilon, delta)-differentially
-    private under `adjacency`; it is paid for from the ledger, where one is given. A person is a row, or all rows of one
-    of the `groups`.
-
-    Parameters
-    ----------
-    table : table
-        A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), a query, a path to a
-        ``.parquet`` or ``.csv`` file, or whatever else `dpfast.io.Columns.encode` reads: once, some rows at a time.
-    columns : mapping or Columns
-        What is described: ``{"age": (18, 90), "sex": ["f", "m"]}``, a tuple of two numbers for limits, and a list of
-        levels; or columns as they are declared for a fit, numbers with `low` and `high`. Numbers are clipped to their
-        limits. An undeclared level is counted as ``other``. A missing value is counted as missing, whatever value is
-        declared to represent it.
-    epsilon, delta : float
-        Its budget. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
-    adjacency : {"replace_one", "add_remove"}, default "replace_one"
-        Whether the number of rows is public; if not, it is estimated. With `groups` it never is.
-    crosstabs : sequence of pairs of str, optional
-        Two categories each, whose pairs of levels are counted. One costs as much as one more column.
-    n_bins : int, default 32
-        Bins of a number's limits, for quantiles. More are finer, and have more noise between them.
-    groups : array of shape (n_rows,), optional
-        The owner of each row, if people may own several: the person is then the unit of privacy, and the noise
-        `max_rows` times as large. Rows are counted, not people. For a file, `dpfast.io.RowOwners` reads its column of
-        ids.
-    max_rows : int, optional
-        Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
-    ledger : Ledger, optional
-        The budget to pay from.
-    random_state : int, optional
-        A seed for tests, which voids the guarantee.
-
-    Returns
-    -------
-    Description
-        With ``summary()`` and ``releases_``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong kind, or the table lacks a declared column; nothing is spent
-        then.
-    BudgetExceeded
-        If the ledger has too little left; no data is read then.
-
-    References
-    ----------
-    Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22: limits of
-    shares, here with the variance of the noise beside that of sampling.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> import dpfast
-    >>> rng = np.random.default_rng(0)
-    >>> people = pd.DataFrame({"age": rng.uniform(18, 90, 5_000), "sex": rng.choice(["f", "m"], 5_000)})
-    >>> found = dpfast.describe(people, {"age": (18, 90), "sex": ["f", "m"]}, 1.0, 1e-6, random_state=0)
-    >>> table = found.summary()
-    >>> table.loc[("age", "mean"), ["low", "high"]].round(1).tolist()
-    [53.3, 54.6]
-    >>> table.loc[("sex", "f"), ["low", "high"]].round(2).tolist()
-    [0.49, 0.51]
-    """
-    privacy = Privacy(epsilon, delta, adjacency)
-    declared = columns if isinstance(columns, Columns) else Columns(_declared(columns))
-    histograms = _histograms(declared, crosstabs, check.positive_integer("n_bins", n_bins))
-    exact, has_several = math.isinf(privacy.epsilon), check_people(groups, max_rows)
-    if exact and has_several:
-        raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
-    unit: Unit = "person" if has_several else "row"
-    mu = gaussian_mu(epsilon, delta) if privacy.delta > 0.0 and not exact else None
-    seed = None if exact else random_state
-    with paying(ledger, privacy).reserving(privacy, unit=unit, random_state=seed, mu=mu) as reservation:
-        source = noise.resolve_source(seed, reservation)
-        mechanism = None if exact else TableCounts.calibrate(privacy, histograms, max_rows)
-        io.check_aligned(table=table, groups=groups)
-        whose = None if max_rows is None else io.people(groups, max_rows, ordered=False)
-        counted = _counted(table, declared, histograms, whose)
-        n_rows = counted.n_rows if adjacency == "replace_one" and not has_several else None
-        if n_rows == 0:
-            raise ValueError("the table has no rows: at least one is needed")
-        if n_rows is not None:
-            warn_of_delta(privacy, n_rows)
-        if mechanism is None:
-            releases: tuple[Release, ...] = (Release(_NAME, "no", privacy, {"sum": counted.sums.to_float64()}, {}),)
-        else:
-            releases = release(mechanism, counted.sums, source, _NAME)
-        waiting = Waiting(releases, partial(Description, releases, privacy, histograms, n_rows, max_rows))
-        reservation.commit(*releases)
-    found: Description = waiting.complete()
-    return found
-
-
-def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram], whose: io.People | None) -> Counted:
-    wanted = wanted_of(declared.declared)
-
-    def batches() -> Iterator[Any]:
-        for part in parts_in_turn(table):
-            declared.check_part(part)
-            for batch, _ in part.read(wanted):
-                yield batch
-
-    return count_rows(histograms, batches(), whose)
-
-
-def _declared(columns: object) -> list[Column]:
-    """Return columns that are declared by name: limits, or levels."""
-    if not isinstance(columns, Mapping):
-        raise TypeError(
-            "columns must be a mapping of names to limits or levels, or a dpfast.io.Columns, got "
-            f"{type(columns).__name__}"
-        )
-    check.by_name("columns", columns)
-    return [column_of("columns", name, one) for name, one in columns.items()]
-
-
-def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Histogram, ...]:
-    """Return what is counted: every column, and then pairs."""
-    if n_bins > _MOST_BINS:
-        raise ValueError(f"n_bins must be at most {_MOST_BINS}, got {n_bins}")
-    by_name = {column.name: column for column in declared.declared}
-    for column in by_name.values():
-        if isinstance(column, Number) and column.low is None:
-            raise ValueError(f"column {column.name!r} is declared without low and high, which its bins need")
-    found = [Histogram.of(column, n_bins) for column in by_name.values()]
-    for one in found:
-        if len(one.edges) > 0 and not one.has_room:
-            raise ValueError(f"limits of column {one.name!r} are too near each other, or too far, for {n_bins} bins")
-    if isinstance(crosstabs, str) or not isinstance(crosstabs, Sequence):
-        raise TypeError(f"crosstabs must be a sequence of pairs of names, got {type(crosstabs).__name__}")
-    for place, pair in enumerate(crosstabs):
-        names = check.pair(f"crosstabs[{place}]", pair, "of names of two columns")
-        for name in names:
-            if name not in by_name:
-                raise ValueError(f"crosstabs[{place}] has {name!r}, which is no declared column")
-        if names[0] == names[1]:
-            raise ValueError(f"crosstabs[{place}] must be of two columns, got {names[0]!r} twice")
-        found.append(Histogram.of_pairs(*map(by_name.__getitem__, names)))
-    for one in found:
-        if len(set(one.bins)) < len(one.bins):
-            raise ValueError(f"levels of {one.name!r} must differ from each other, and from 'other' and 'missing'")
-    return tuple(found)

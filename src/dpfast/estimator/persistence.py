@@ -35,7 +35,7 @@ Loaded = TypeVar("Loaded")
 LEFT_OUT = ("ledger", "random_state")
 _ATTRIBUTE = re.compile("_?[a-z][a-z0-9_]*")
 # Where classes are of what is calibrated and solved: their objects hold public numbers, and no code.
-_FOLDERS = "|".join([*FAMILIES, "privacy", "releases", "solvers", "statistics"])
+_FOLDERS = "|".join([*FAMILIES, "description", r"io\.columns", "privacy", "releases", "solvers", "statistics"])
 _CALIBRATED = re.compile(rf"dpfast\.({_FOLDERS})(\.[a-z_]+)*")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -94,6 +94,7 @@ def _file_part(file: Path) -> Part:
 
 
 REFUSE: Literal["refuse"] = "refuse"
+_Made = TypeVar("_Made")
 _EXACT_INTEGERS = 2**53
 
 #: The least and the largest number that a column holds.
@@ -595,14 +596,22 @@ class EncodedTable:
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         layout = columns._layout
         yield _block(no_rows * len(layout.places), no_rows * len(layout.levels), layout), y
-        wanted = wanted_of(columns.declared)
+        yield from self._read(columns._encode_batch)
+
+    def batches(self) -> Iterator[Batch]:
+        """Iterate over the rows as the table has them."""
+        return self._read(lambda batch: batch)
+
+    def _read(self, made: Callable[[Batch], _Made]) -> Iterator[_Made]:
+        """Yield what is made of each batch, and report the bytes that are read."""
+        wanted = wanted_of(self.columns.declared)
         for part in parts_in_turn(self.source):
-            columns.check_part(part)
+            self.columns.check_part(part)
             n_read = 0
-            encoded = ((columns._encode_batch(batch), share) for batch, share in part.read(wanted))
-            # A file's are encoded while those before are summed. Whose thread may ask other tables is not known.
-            for block, share in one_ahead(encoded) if part.size > 0 else encoded:
-                yield block
+            every = ((made(batch), share) for batch, share in part.read(wanted))
+            # A file's are made while those before are summed. Whose thread may ask other tables is not known.
+            for one, share in one_ahead(every) if part.size > 0 else every:
+                yield one
                 if self._progress is not None and part.size > 0:
                     before, n_read = n_read, int(share * part.size)
                     self._progress(n_read - before)

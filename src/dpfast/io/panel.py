@@ -184,16 +184,16 @@ def open_long_panel(
     every = np.full((1 + len(predictors), *shape), np.nan)
     every.reshape(len(every), -1)[:, cells] = long.values[read].T
     cut = intervention_at(n_pre, periods, len(periods), f"column {value!r}")
-    columns = {name: _mean_of(one[:, :cut]) for name, one in zip(predictors, every[1:], strict=True)}
-    columns |= {value: every[0]}
+    panel = {name: _mean_of(one[:, :cut]) for name, one in zip(predictors, every[1:], strict=True)}
+    panel |= {value: every[0]}
     cure = "fill it" if predictors else "fill it, or declare the observation_rate"
-    for name, one in columns.items():
+    for name, one in panel.items():
         check_values(one[row], f"the treated unit in column {name!r}")
         donors = np.delete(one, row, axis=0)
         check_values(donors, f"column {name!r}", may_miss=may_miss, cure=cure)
     if len(donors) == 0 and not may_be_empty:
         raise ValueError(f"column {value!r} must have at least one unit, got none")
-    values = np.column_stack(list(columns.values()))
+    values = np.column_stack(list(panel.values()))
     return Panel(np.delete(values, row, axis=0), cut, periods, len(predictors)), values[row]
 
 
@@ -236,7 +236,8 @@ class _LongRows:
                 own = whose == (units.get(treated, -1) if isinstance(treated, Hashable) else -1)
                 if own.any():
                     own_times.append(batch.series(time, own))
-        return cls(units, times, *map(np.concatenate, zip(*found, strict=True)), own_times)
+        codes, when, rows = (np.concatenate(several) for several in zip(*found, strict=True))
+        return cls(units, times, codes, when, rows, own_times)
 
     def treated_times(self) -> Any:
         """Return the treated unit's times as a pandas Series."""

@@ -121,7 +121,7 @@ _LIMITS = (
 )
 _MISSING = Key("missing", NUMBER, "What stands for a missing entry; by default there must be none.", LEFT_OUT)
 _SOURCE = Key("column", TEXT, "The table's column; by default the name of the entry.", LEFT_OUT)
-_OF_TRANSFORMS = (
+_REQUIRED_LIMITS = (
     Key("low", NUMBER, "Least entry of the column: smaller ones are clipped to it first.", example="1.0"),
     Key("high", NUMBER, "Largest entry, likewise.", example="10.0"),
 )
@@ -139,25 +139,35 @@ _PRODUCT = Table(
 )
 
 
-def columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None, transforms: bool = False) -> Either:
-    """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit."""
+def columns_table(
+    only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None, transforms: bool = False, is_encoded: bool = True
+) -> Either:
+    """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit.
+
+    Columns that are not encoded, but described, have no keys of what becomes of their entries.
+    """
     tables = {}
     for name in only:
         kind = _KINDS[name]
         changes = Changes(
             values=_LEVELS if kind is Category else {},
-            left_out=("name", "low", "high", *(() if len(only) == len(_KINDS) else ("drop_first", "undeclared"))),
+            left_out=(
+                *("name", "low", "high"),
+                *(() if is_encoded and len(only) == len(_KINDS) else ("drop_first", "undeclared")),
+                *(() if is_encoded else ("missing",)),
+            ),
         )
         keys = [
             *keys_of(kind, hints_of(kind), kind.__doc__ or "", changes),
-            *(_LIMITS if kind is Number and limits is None else ()),
+            *((_LIMITS if is_encoded else _REQUIRED_LIMITS) if kind is Number and limits is None else ()),
         ]
         keys = [Key(key.name, key.values, _MISSING.says, key.default) if key.name == "missing" else key for key in keys]
         why = {} if limits is None else {"low": limits, "high": limits}
         tables[name] = Table(tuple(keys), _summary(kind), _made(Declared, kind), why)
     if transforms:
         tables |= {name: _transform(kind) for name, kind in _TRANSFORMS.items()} | {"interaction": _PRODUCT}
-    alone = {name: Declared(_KINDS[name], {}) for name in only if name != "category"}
+    needs_more = {"category"} if is_encoded else {"category", "number"}
+    alone = {name: Declared(_KINDS[name], {}) for name in only if name not in needs_more}
     usual = "number" if "number" in only else "boolean"
 
     def kind_of(given: Mapping[str, Any]) -> str:
@@ -169,7 +179,7 @@ def columns_table(only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None, 
 def _transform(kind: type[Transform]) -> Table:
     changes = Changes(values={"knots": Lists(NUMBER, made=tuple)}, left_out=("column",))
     own = keys_of(kind, hints_of(kind), kind.__doc__ or "", changes)
-    return Table((_SOURCE, *_OF_TRANSFORMS, *own, _MISSING), _summary(kind), _made(Transformed, kind))
+    return Table((_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING), _summary(kind), _made(Transformed, kind))
 
 
 def _summary(kind: type[Any]) -> str:

@@ -17,7 +17,7 @@ from dpfast.io import Boolean, Category, Columns, EncodedTable, RowOwners, in_ow
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
-from dpfast.jobs.inputs import FORMAT, PATH, Files
+from dpfast.jobs.inputs import FORMAT, INPUT, PATH, Files
 from dpfast.jobs.values import (
     INTEGER,
     LEFT_OUT,
@@ -133,22 +133,30 @@ class RowsForm:
     """The sections of a job on rows, and how they are read."""
 
     def __init__(
-        self, outcomes: Outcomes = "several", *, people: bool = False, limits: bool = False, example: tuple[str, str]
+        self,
+        outcomes: Outcomes = "several",
+        *,
+        people: bool = False,
+        limits: bool = False,
+        is_encoded: bool = True,
+        example: tuple[str, str],
     ) -> None:
-        self._outcomes = outcomes
+        self._outcomes, self._is_encoded = outcomes, is_encoded
         features, those = (line.strip("\n") for line in example)
         self._has_limits = limits
         why = (
             "rows are bounded by bound_x here, there are no limits of columns (in an interaction, take a polynomial of "
             "degree 1)"
         )
-        column = columns_table(limits=None if limits else why, transforms=True)
+        column = columns_table(limits=None if limits else why, transforms=is_encoded, is_encoded=is_encoded)
+        what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
         says = (
-            "What rows are described by, in the order of the coefficients: columns, by name or pattern. A kind alone, "
-            'such as "number", is short for a table of nothing else.'
+            f"What {what}: columns, by name or pattern. A kind alone, such as "
+            f'"{"number" if is_encoded else "boolean"}", is short for a table of nothing else.'
         )
+        source = _INPUT if is_encoded else INPUT
         sections = [
-            Key("input", _INPUT, _INPUT.says),
+            Key("input", source, source.says),
             *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if people else []),
             Key("features", Named(column, named, features), says, LEFT_OUT),
         ]
@@ -196,7 +204,8 @@ class RowsForm:
                 RowOwners(files, people.id).check()
         is_limited = self._has_limits and any(one.is_limited for one in declared["features"].values())
         box = columns.box if is_limited else None
-        rows = Rows(files, columns, people, columns.feature_names, columns.outcome_names, box)
+        names = columns.feature_names if self._is_encoded else columns.names
+        rows = Rows(files, columns, people, names, columns.outcome_names, box)
         return self._with_labels(rows) if self._outcomes == "labels" else rows
 
     def _with_labels(self, rows: Rows) -> Rows:

@@ -105,7 +105,8 @@ def _completed(job: Job, work: outputs.Outputs) -> str:
         if held.drawn and (held.privacy, held.since) == (privacy, releases[0].time):
             held.commit(*releases)
             break
-    work.model = model.complete()
+    model.complete()
+    work.model = model
     return f"completed what an earlier run had paid for; {_said(job, model)}"
 
 
