@@ -39,7 +39,7 @@ def policy():
 
 
 def sparse():
-    return dpfast.SparseRegression(1.0, 1e-6, n_nonzero=2).fit(ROWS, OUTCOMES)
+    return dpfast.SparseRegression(1.0, 1e-6, n_nonzero=2, fit_intercept=False).fit(ROWS, OUTCOMES)
 
 
 FITS = {

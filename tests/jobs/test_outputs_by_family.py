@@ -84,7 +84,8 @@ def test_a_support_and_its_coefficients():
     chosen = [FEATURES[j] for j in model.support_]
     assert tables["support"] == {"number": model.support_.tolist(), "feature": chosen}
     table = tables["coefficients"]
-    assert table == {"outcome": ["days"] * 2, "feature": chosen, "estimate": model.coef_[model.support_].tolist()}
+    estimates = [model.intercept_, *model.coef_[model.support_].tolist()]
+    assert table == {"outcome": ["days"] * 3, "feature": ["(intercept)", *chosen], "estimate": estimates}
     assert of_sparse.facts(model) == [("features chosen", "2 of 3")]
     axes = of_sparse.figures(model, FEATURES, ["days"])["coefficients"]
     assert [label.get_text() for label in axes.get_yticklabels()] == chosen

@@ -18,6 +18,10 @@ that were picked are no candidates, on either of two neighbouring tables.
 
 Every clip, map and coefficient is a function of earlier releases and public numbers, fixed before rows are read again.
 
+*An intercept* is the coefficient of a public constant c beside the features: c is in every row of moments and of the
+fit, whose norm is at most hypot(radius, c), and no candidate of a pick. Before the first round its moments with the
+outcomes, clipped to their declared bound, are one more step: residuals have a mean near 0 when features are picked.
+
 *People with several rows.* The first `max_rows` of a person count, k at most. The person's part in the sums of a
 feature is that of their rows, of a norm of k m at most: the same proof with k m for m. In a histogram of sizes the
 person's first row counts. Moments and the fit are those of people (`JointMoments`, `StagedRegression`).
@@ -27,7 +31,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -41,6 +45,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import Rows, SparseBlock, kept, numbers_of
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
 from dpfast.privacy.rounding import ROUND_UP
@@ -69,6 +74,8 @@ _UNCLIPPED_IN_STEPS = 0.8
 _TOLD_APART = 20
 # The released moments.
 _BLOCKS = "xx", "xy"
+# In the place of a feature: the public constant.
+_CONSTANT = -1
 
 
 @dataclass
@@ -83,6 +90,8 @@ class PursuedRows:
     #: Of the people that rows belong to, and the most rows of one that count, if people have several.
     groups: Any = None
     max_rows: int | None = None
+    #: The entry of a constant feature.
+    constant: float = 0.0
     _columns: dict[int, FloatArray] = field(default_factory=dict)
     #: What `people` returned last: all queries of a fit are for the same rows.
     _people: tuple[tuple[int, ...], FloatArray, People] | None = None
@@ -96,6 +105,7 @@ class PursuedRows:
         n_threads: int | None,
         groups: Any = None,
         max_rows: int | None = None,
+        constant: float = 0.0,
     ) -> Self:
         """Read the outcomes, and check that all are finite: a later failure would cost budget and give no reason."""
         blocks = [np.empty((0, table.n_outcomes))]
@@ -106,7 +116,8 @@ class PursuedRows:
         outcomes = np.concatenate(blocks)
         if not np.isfinite(outcomes).all():
             raise check.not_finite("y")
-        rows = cls(table, row_map, outcomes, n_threads, groups, max_rows)
+        rows = cls(table, row_map, outcomes, n_threads, groups, max_rows, constant)
+        rows._columns[_CONSTANT] = np.full(len(outcomes), constant)
         if rows._whose is not None and rows._whose.n_rows != len(outcomes):
             raise ValueError("groups must have one id a row: X has another number of rows")
         return rows
@@ -177,6 +188,7 @@ class PursuedParts:
     #: If people have several rows: the ids in the parts, and the most rows of a person that count.
     groups: Any = None
     max_rows: int | None = None
+    constant: float = 0.0
 
     def count_rows(self) -> int:
         """Count the rows, and check that all their entries are numbers."""
@@ -185,7 +197,7 @@ class PursuedParts:
     def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
         """Add up a statistic of every part's rows."""
         maps = self.row_map, self.outcome_map
-        function = partial(_of_part, statistic, maps, self.n_threads or 1, self.max_rows)
+        function = partial(_of_part, statistic, maps, self.n_threads or 1, self.max_rows, self.constant)
         return self.table.reduce(function, _added, groups=self.groups)
 
 
@@ -226,12 +238,13 @@ def _of_part(
     maps: tuple[RowMap, RowMap],
     n_threads: int,
     max_rows: int | None,
+    constant: float,
     table: io.Table,
     groups: Any,
 ) -> Any:
     if table.is_read_once or table.is_unordered:
         table = table.held()
-    return statistic(PursuedRows.of(table, *maps, n_threads, groups, max_rows))
+    return statistic(PursuedRows.of(table, *maps, n_threads, groups, max_rows, constant))
 
 
 class Pursued(NamedTuple):
@@ -241,6 +254,8 @@ class Pursued(NamedTuple):
     features: tuple[int, ...]
     #: Coefficients of these features (k, l), for residuals and so for outcomes.
     theta: FloatArray
+    #: Of every outcome, if there is a constant.
+    intercept: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -325,6 +340,8 @@ class Pursuit(Mechanism[Pursued]):
         Whether the budget is a part of one shared by mu. All of it must then be Gaussian.
     max_rows : int, optional
         Most rows of a person, if people have several.
+    constant : float
+        A public number beside the features, whose coefficient is the intercept; 0 for none.
     """
 
     privacy: Privacy
@@ -337,6 +354,7 @@ class Pursuit(Mechanism[Pursued]):
     selection_share: float
     by_mu: bool = False
     max_rows: int | None = None
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         # Here, as the fit comes after releases.
@@ -346,39 +364,49 @@ class Pursuit(Mechanism[Pursued]):
         """Yield one query after the other."""
         parts, bins = self._parts, self._bins
         picked: tuple[int, ...] = ()
-        theta = np.zeros((0, self.shape[1]))
+        fixed = (_CONSTANT,) if self.constant else ()
+        theta = np.zeros((len(fixed), self.shape[1]))
+        if fixed:
+            options = {"clip": self.outcome_bound, "features": (), "theta": np.zeros((0, self.shape[1]))}
+            theta = yield from self._step(0, fixed, options)
         for number in range(1, self.size + 1):
             counts = NoisySum.of_counts(parts.sizes, 1, bins.n_bins, unit=self.unit)
+            features = (*fixed, *picked)
             released = yield _query(
-                f"sizes of residuals, round {number}", counts, _count, bins=bins, features=picked, theta=theta
+                f"sizes of residuals, round {number}", counts, _count, bins=bins, features=features, theta=theta
             )
             sizes = released.values["sum"][0, bins.largest_code :]
             clip = bins.size(quantile_bin(sizes, UNCLIPPED, self.n_rows).place)
             pick = self.pick(clip, picked)
-            of_residuals: dict[str, Any] = {"clip": clip, "features": picked, "theta": theta}
+            of_residuals: dict[str, Any] = {"clip": clip, "features": features, "theta": theta}
             released = yield _query(f"feature {number}", pick, _score, entry_bound=self.entry_bound, **of_residuals)
-            features, picked = picked, (*picked, int(released.values["feature"]))
+            picked = (*picked, int(released.values["feature"]))
+            theta = _with_zeros(theta)
             if number == self.size:
                 break
-            assert parts.moments is not None
-            radius, wide = self.radius(number), quantile_bin(sizes, _UNCLIPPED_IN_STEPS, self.n_rows)
-            clip = bins.size(wide.place)
-            moments = self._moments(parts.moments, radius, clip, number)
-            of_residuals |= {"clip": clip, "features": features}
-            released = yield _query(
-                f"moments of residuals, round {number}",
-                moments,
-                _sum_residuals,
-                radius=radius,
-                picked=picked,
-                **of_residuals,
-            )
-            step = ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
+            wide = quantile_bin(sizes, _UNCLIPPED_IN_STEPS, self.n_rows)
+            step = yield from self._step(number, (*fixed, *picked), of_residuals | {"clip": bins.size(wide.place)})
             # Only residuals that are not clipped contribute to the curvature.
-            theta = _with_zeros(theta) + step / wide.share
-        theta = _with_zeros(theta)
-        refined = yield from within(self.fit.stages(), _OfFit(picked, theta))
-        return lambda: Pursued(picked, theta + refined().solution.coef.T)
+            theta = theta + step / wide.share
+        refined = yield from within(self.fit.stages(), _OfFit((*fixed, *picked), theta))
+
+        def solve() -> Pursued:
+            found, n_fixed = theta + refined().solution.coef.T, len(fixed)
+            return Pursued(picked, found[n_fixed:], self.constant * found[0] if fixed else None)
+
+        return solve
+
+    def _step(
+        self, number: int, columns: tuple[int, ...], of_residuals: dict[str, Any]
+    ) -> Generator[Query, Release, FloatArray]:
+        """Ask for moments of some columns and clipped residuals, and solve for these."""
+        part, radius = self._parts.moments, self._row_length(number)
+        assert part is not None
+        moments = self._moments(part, radius, of_residuals["clip"], len(columns))
+        name = f"moments of residuals, round {number}"
+        released = yield _query(name, moments, _sum_residuals, radius=radius, columns=columns, **of_residuals)
+        step: FloatArray = ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
+        return step
 
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
         """Return the mechanism that picks a feature by clipped residuals."""
@@ -395,7 +423,7 @@ class Pursuit(Mechanism[Pursued]):
     @cached_property
     def fit(self) -> StagedRegression:
         """The mechanism that fits all picked features."""
-        radius, shape = self.radius(self.size), (self.size, self.shape[1])
+        radius, shape = self._row_length(self.size), (self.size + bool(self.constant), self.shape[1])
         return StagedRegression(
             self._parts.fit,
             shape,
@@ -414,7 +442,7 @@ class Pursuit(Mechanism[Pursued]):
     @cached_property
     def _parts(self) -> _Parts:
         """Split the budget: the fit also gets the part that steps do not need."""
-        steps = self.size - 1
+        steps = self.size - 1 + bool(self.constant)
         length, rest, _ = split_with_picks(self.privacy, self.selection_share, self.size, by_mu=self.by_mu)
         shares = [_SIZES / self.size] * self.size + [_STEPS / max(steps, 1)] * steps
         shares.append(_FIT if steps else _FIT + _STEPS)
@@ -429,6 +457,10 @@ class Pursuit(Mechanism[Pursued]):
     def radius(self, n_features: int) -> float:
         """Return the largest norm of a row of this many features."""
         return min(math.sqrt(n_features) * self.entry_bound, self.row_bound)
+
+    def _row_length(self, n_features: int) -> float:
+        """Return the largest norm of such a row with the constant beside it."""
+        return math.hypot(self.radius(n_features), self.constant)
 
     def _moments(self, part: Privacy, radius: float, clip: float, n_features: int) -> JointMoments:
         shape = n_features, self.shape[1]
@@ -463,12 +495,12 @@ def _summed(rows: PursuedRows | PursuedParts, statistic: Callable[[PursuedRows],
 class _OfFit:
     """Changes queries of the fit: from outcomes to their residuals so far, and from all columns to the picked ones."""
 
-    picked: tuple[int, ...]
+    columns: tuple[int, ...]
     theta: FloatArray
 
     def __call__(self, query: Query) -> Query:
         asked = _query(
-            f"fit, {query.name}", query.mechanism, _of_fit, query=query, picked=self.picked, theta=self.theta
+            f"fit, {query.name}", query.mechanism, _of_fit, query=query, columns=self.columns, theta=self.theta
         )
         return asked._replace(clip=query.clip)
 
@@ -478,8 +510,8 @@ def _with_zeros(theta: FloatArray) -> FloatArray:
     return np.vstack([theta, np.zeros((1, theta.shape[1]))])
 
 
-def _of_fit(rows: PursuedRows, query: Query, picked: tuple[int, ...], theta: FloatArray) -> Any:
-    return query.statistic(rows.people(picked, theta))
+def _of_fit(rows: PursuedRows, query: Query, columns: tuple[int, ...], theta: FloatArray) -> Any:
+    return query.statistic(rows.people(columns, theta))
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:
@@ -499,9 +531,9 @@ def _sum_residuals(
     rows: PursuedRows,
     radius: float,
     clip: float,
-    picked: tuple[int, ...],
+    columns: tuple[int, ...],
     features: tuple[int, ...],
     theta: FloatArray,
 ) -> Gram:
     residuals = rows.residuals(features, theta)
-    return gram(rows.columns(picked), residuals, bound_x=radius, bound_y=clip, **rows.options)
+    return gram(rows.columns(columns), residuals, bound_x=radius, bound_y=clip, **rows.options)

@@ -112,6 +112,8 @@ class Chosen(NamedTuple):
     theta: FloatArray
     #: Share of the signal that the releases show to be off.
     error: float = 0.0
+    #: Of every outcome, if there is one.
+    intercept: FloatArray | None = None
 
 
 class SparseMechanism(Mechanism[Chosen]):
@@ -212,7 +214,12 @@ class PursuitFit(SparseMechanism):
     def stages(self) -> Stages[Chosen]:
         """Ask for one release after the other."""
         pursued = yield from self.pursuit.stages()
-        return lambda: Chosen(*pursued())
+
+        def solve() -> Chosen:
+            found = pursued()
+            return Chosen(found.features, found.theta, intercept=found.intercept)
+
+        return solve
 
     def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
         """Expect every round to be like the first: residuals are normal and as large as all outcomes."""
