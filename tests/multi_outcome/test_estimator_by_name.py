@@ -300,6 +300,10 @@ def test_a_column_of_bounds_without_names_is_a_list():
         (lambda: MultiOutcomeRidge(1.0, boundx=1.0, bound_y=1.0), "no parameter 'boundx'; did you mean 'bound_x'"),
         (lambda: MultiOutcomeRidge.plan(9, 2, eps=1.0, bound_x=1.0), "no parameter 'eps'; did you mean 'epsilon'"),
         (lambda: SyntheticControl(1.0, Bounds=2.0), "SyntheticControl has no parameter 'Bounds'; did you mean 'bound'"),
+        (
+            lambda: ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, box_x=(0, 1)),
+            r"ObjectivePerturbationRegressor has no parameter 'box_x'; rows are bounded by bound_x: scale columns",
+        ),
         (lambda: PolicyEvaluation(1.0, gama=0.9), "PolicyEvaluation has no parameter 'gama'; did you mean 'gamma'"),
         (lambda: SparseRegression(1.0, nonzero=2), "no parameter 'nonzero'; did you mean 'n_nonzero'"),
         (lambda: SparseRegression(1.0, colour=2), "no parameter 'colour'; its parameters: epsilon, delta, .*n_nonzero"),

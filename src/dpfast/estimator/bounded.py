@@ -34,6 +34,14 @@ Class = TypeVar("Class", bound=type)
 _EXPLAINED = "bound", "box", "classes"
 
 
+# What other estimators take, and this one may not.
+_ELSEWHERE = {
+    "box_x": "rows are bounded by bound_x: scale columns by public limits first, (X - middle) / half_width, and a row "
+    "of d columns is at most sqrt(d) long",
+    "max_weight": "MultiOutcomeRidge takes weights",
+}
+
+
 def explains_parameters(cls: Class) -> Class:
     """Make the error for a missing bound explain it, and that for an unknown parameter name the nearest."""
     init: Any = cls.__init__  # type: ignore[misc]
@@ -50,7 +58,11 @@ def explains_parameters(cls: Class) -> Class:
     def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in kwargs:
             if name not in known:
-                near = check.nearest(name, known) or f"its parameters: {', '.join(list(known)[1:])}"
+                near = (
+                    _ELSEWHERE.get(name)
+                    or check.nearest(name, known)
+                    or f"its parameters: {', '.join(list(known)[1:])}"
+                )
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
         for name in needed:
             if name not in kwargs:

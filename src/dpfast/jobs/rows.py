@@ -145,8 +145,8 @@ class RowsForm:
         features, those = (line.strip("\n") for line in example)
         self._has_limits = limits
         why = (
-            "rows are bounded by bound_x here, there are no limits of columns (in an interaction, take a polynomial of "
-            "degree 1)"
+            "rows are bounded by bound_x here, there are no limits of columns (to scale one by its limits, take a "
+            "polynomial of degree 1: { kind = 'polynomial', degree = 1, low = ..., high = ... })"
         )
         column = columns_table(limits=None if limits else why, transforms=is_encoded, is_encoded=is_encoded)
         what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
