@@ -90,6 +90,13 @@ def test_errors_are_those_of_the_noise():
         assert np.std(estimates) == pytest.approx(stated, rel=0.24), key
 
 
+def test_booleans_are_declared_by_a_word_or_both_of_them():
+    table = pd.DataFrame({"large": [True, False, True]})
+    for declared in ("boolean", [False, True], (False, True), Boolean("large")):
+        found = describe(table, {"large": declared}, math.inf).summary(target="table")
+        assert found.loc[("large", "True"), "estimate"] == pytest.approx(2 / 3)
+
+
 def test_crosstabs_booleans_and_declared_columns():
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"sex": pd.Categorical(rng.choice(["f", "m"], 900)), "new": rng.random(900) < 0.3, "n": 1.0})
@@ -149,7 +156,7 @@ def test_few_people_leave_everything_open():
     [
         ({"columns": ["age"]}, "columns must be a mapping of names to limits or levels"),
         ({"columns": {}}, "columns by name must be a mapping"),
-        ({"columns": {"age": 3}}, r"columns\['age'\] must be limits, \(low, high\), or a list of levels"),
+        ({"columns": {"age": 3}}, r"columns\['age'\] must be limits, \(low, high\), a list of levels, 'boolean'"),
         ({"columns": {"age": [18, 90]}}, r"columns\['age'\] is ambiguous: write \(18, 90\) for limits"),
         ({"columns": {"age": (90, 18)}}, r"columns\['age'\] must be finite and increasing"),
         ({"columns": {"age": (18, 18)}}, "low of column 'age' must be below high"),

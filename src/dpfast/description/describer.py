@@ -58,10 +58,10 @@ def describe(
         A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), a query, a path to a
         ``.parquet`` or ``.csv`` file, or whatever else `dpfast.io.Columns.encode` reads: once, some rows at a time.
     columns : mapping or Columns
-        What is described: ``{"age": (18, 90), "sex": ["f", "m"]}``, a tuple of two numbers for limits, and a list of
-        levels; or columns as they are declared for a fit, numbers with `low` and `high`. Numbers are clipped to their
-        limits. An undeclared level is counted as ``other``. A missing value is counted as missing, whatever value is
-        declared to represent it.
+        What is described: ``{"age": (18, 90), "sex": ["f", "m"], "smoker": "boolean"}``, a tuple of two numbers for
+        limits, and a list of levels; or columns as they are declared for a fit, numbers with `low` and `high`. Numbers
+        are clipped to their limits. An undeclared level is counted as ``other``. A missing value is counted as missing,
+        whatever value is declared to represent it.
     epsilon, delta : float
         Its budget. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"

@@ -293,16 +293,20 @@ Column: TypeAlias = Number | Boolean | Category
 
 
 def column_of(argument: str, name: str, declared: object) -> Column:
-    """Return the column that is declared by name: by limits, levels, or as a column."""
+    """Return the column that is declared by name: by limits, levels, "boolean", or as a column."""
     if isinstance(declared, Number | Boolean | Category):
         if declared.name != name:
             raise ValueError(f"{argument}[{name!r}] declares another column, {declared.name!r}")
         return declared
+    if isinstance(declared, str) and declared == "boolean":
+        return Boolean(name)
     if isinstance(declared, str) or not isinstance(declared, Sequence | np.ndarray):
         raise TypeError(
-            f"{argument}[{name!r}] must be limits, (low, high), or a list of levels, or a Number, Boolean or Category; "
-            f"got {declared!r}"
+            f"{argument}[{name!r}] must be limits, (low, high), a list of levels, 'boolean', or a Number, Boolean or "
+            f"Category; got {declared!r}"
         )
+    if len(declared) == 2 and all(type(entry) is bool for entry in declared):
+        return Boolean(name)
     if len(declared) != 2 or any(isinstance(entry, str) for entry in declared):
         return Category(name, tuple(declared))
     if not isinstance(declared, tuple):

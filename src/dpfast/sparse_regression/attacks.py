@@ -44,7 +44,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
             yield _score_attack(claim, "paper")
             yield _size_attack(claim)
         else:
-            yield _residual_attack(claim)
+            yield from (_residual_attack(claim, fit_intercept=one) for one in (False, True))
         if claim.adjacency == "add_remove":
             yield _coefficient_attack(claim, "paper")
     yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
@@ -102,7 +102,8 @@ def _pursuit_between(
 
     The others hold both sums above 0; their outcomes are beyond all clips. The fit, which is as slow, is not run.
     """
-    estimator = SparseRegression(n_threads=1, **options, **claimed(privacy))
+    options = {"n_threads": 1, "fit_intercept": False} | options
+    estimator = SparseRegression(**options, **claimed(privacy))
     others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
     tables = _neighbours(others, person, instead, privacy.adjacency)
     claim, source = estimator._checked(), noise.resolve_source(None)
@@ -159,18 +160,20 @@ def _pick_attack(privacy: Privacy, copies: int) -> Attack:
     return Attack(name, claim, OddsShift(span), seen, (estimator,), effort=max(8.0, 8.0 / span**2))
 
 
-def _residual_attack(privacy: Privacy) -> Attack:
+def _residual_attack(privacy: Privacy, *, fit_intercept: bool) -> Attack:
     """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
 
-    An attacker who knows the table knows the sums and the clip, as these depend on earlier releases.
+    With an intercept, those of outcomes and the constant before the first pick. An attacker who knows the table knows
+    the sums and the clip, as these depend on earlier releases.
     """
-    both = np.ones(2)
-    estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)
+    both, options = np.ones(2), {"n_nonzero": 2, "fit_intercept": fit_intercept}
+    estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), **options)
     shift = np.array([2.0 if privacy.adjacency == "replace_one" else 1.0])
+    number, constant = (1, estimator._constant) if fit_intercept else (3, 1.0)
 
     def in_clips(neighbour: bool) -> tuple[Release, float]:
-        stage, release = first(neighbour, 3)[2]
-        return release, stage.clip
+        stage, release = first(neighbour, number)[-1]
+        return release, constant * stage.clip
 
     def seen(neighbour: bool) -> FloatArray:
         release, clip = in_clips(neighbour)
@@ -178,7 +181,7 @@ def _residual_attack(privacy: Privacy) -> Attack:
 
     record, clip = probe(lambda: in_clips(False))
     law = shift_law(record.mechanism, (shift,), (record.scales["xy"] / clip,))
-    return Attack.on("residuals between picks", record, law, seen, estimator)
+    return Attack.on("residuals between picks" if not fit_intercept else "outcomes' mean", record, law, seen, estimator)
 
 
 def _size_attack(privacy: Privacy) -> Attack:
