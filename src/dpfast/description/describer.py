@@ -197,7 +197,7 @@ class TableDescriber(PrivateEstimator):
         """
         describer, privacy = cls._planned_for({"n": n}, {"target": target}, parameters, max_rows)
         if math.isinf(privacy.epsilon):
-            return Plan.from_error(n, 0.0, target, {})
+            return Plan(n, 0.0, target, 1, {})
         scales = TableCounts.calibrate(privacy, describer._histograms, max_rows).scales
         noise_of_row = scales["sum"] / (max_rows or 1)
         error, needed = noise_of_row / n, max(1, math.ceil(noise_of_row / target))
