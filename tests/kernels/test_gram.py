@@ -113,6 +113,62 @@ def test_columns_that_lie_apart_are_the_same_rows(dtype, n_features):
     assert part.add(ColumnBlock(list(spoilt.T), dtype), y, None, 0, 150) == X_NOT_FINITE
 
 
+LAYOUTS = {
+    "rows": np.ascontiguousarray,
+    "columns": np.asfortranarray,
+    "apart": lambda table: ColumnBlock(list(table.T), table.dtype),
+    "backwards": lambda table: np.ascontiguousarray(table[::-1])[::-1],
+    "every second": lambda table: np.repeat(table, 2, axis=0)[::2],
+    "every second column": lambda table: np.repeat(table, 2, axis=1)[:, ::2],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("n_features", "n_outcomes"), [(1, 0), (3, 2), (8, 1), (12, 9), (20, 0), (31, 1)])
+def test_rows_side_by_side_are_what_each_is_alone(n_features, n_outcomes, dtype, layout):
+    """Within the bound, a little beyond it, far beyond, zeros: next to each other, in groups of every length."""
+    rng = np.random.default_rng(n_features)
+    top = 30 if dtype == np.float32 else 300
+    lengths = np.r_[10.0 ** rng.uniform(-3, 1, 70), 10.0 ** rng.uniform(-top, top, 30), np.zeros(10), np.ones(9)]
+    x = (rng.standard_normal((len(lengths), n_features)) * rng.permutation(lengths)[:, None] / 10).astype(dtype)
+    y = (rng.standard_normal((len(lengths), n_outcomes)) * rng.permutation(lengths)[:, None] / 10).astype(dtype)
+    index = rng.integers(len(x), size=77)
+    laid = LAYOUTS[layout](x), LAYOUTS[layout](y) if n_outcomes else None
+    for rows in (None, index):
+        expected = sums(x, y if n_outcomes else None, rows=rows, use_blas=True, level=0)
+        for level, block_rows in itertools.product(LEVELS, (1, 20, 64)):
+            assert_same(sums(*laid, rows=rows, level=level, block_rows=block_rows, pieces=2), expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_value_that_is_not_finite_is_found_wherever_it_is(layout, level):
+    for row, column in itertools.product((0, 1, 7, 8, 14, 18), (0, 4, 9)):
+        x = np.ones((19, 10))
+        x[row, column] = math.nan if column else math.inf
+        part = GramSums(table(10, 1.0), table(10, 1.0), block_rows=64, use_blas=False, with_sums=False, level=level)
+        bad, good = LAYOUTS[layout](x), LAYOUTS[layout](np.ones((19, 10)))
+        assert part.add(bad, good, None, 0, 19) == X_NOT_FINITE
+        assert part.add(good, bad, None, 0, 19) == Y_NOT_FINITE
+
+
+def test_lanes_are_emptied_before_their_sums_are_not_exact():
+    """Rows at the bound, of a grid so fine that few of them sum exactly in doubles."""
+    limit, entry = 2**50, 2.0**25 - 1.0
+    expected = 1000 * int(entry) ** 2
+    for level in LEVELS:
+        part = GramSums(
+            (1, 1.0, entry, limit), (0, 1.0, 1.0, 1), block_rows=64, use_blas=False, with_sums=True, level=level
+        )
+        assert part.add(np.full((1000, 1), entry), None, None, 0, 1000) == PACKED
+        totals = GramTotals(1, 0, limit)
+        totals.take([part])
+        high, low = totals.symmetric()
+        assert int(high[0, 0]) * 2**64 + int(low[0, 0]) == expected
+        assert int(totals.columns()[1][0]) == 1000 * int(entry)
+
+
 @pytest.mark.parametrize("n_features", [1, 2, 3, 5, 8, 9, 16, 21, 40])
 @pytest.mark.parametrize("n_outcomes", [1, 4, 7, 8, 30])
 def test_products_between_the_tables_alone(n_features, n_outcomes):

@@ -53,3 +53,24 @@ cdef extern from "gram.h":
     void dpfast_add_by_slot(
         int level, const dpfast_pack* pack, Py_ssize_t n_rows, const int32_t* slots, double* sums) nogil
     void dpfast_add_columns(const dpfast_pack* pack, Py_ssize_t n_rows, int64_t* totals) nogil
+
+cdef extern from "lane_gram.h":
+    ctypedef struct dpfast_lanes:
+        Py_ssize_t n_columns
+        double* rows
+        double* group
+        double* row
+        double* rounded
+        double* products
+        double* columns
+
+    Py_ssize_t dpfast_lane_products(Py_ssize_t n_features, Py_ssize_t n_columns) nogil
+    int dpfast_pack_lanes(
+        int level, const dpfast_table* x, const dpfast_row_grid* x_grid, const dpfast_table* y,
+        const dpfast_row_grid* y_grid, Py_ssize_t start, Py_ssize_t n_rows, const dpfast_lanes* lanes) nogil
+    void dpfast_add_lanes(
+        int level, const dpfast_lanes* lanes, Py_ssize_t n_rows, Py_ssize_t n_features, Py_ssize_t first,
+        const dpfast_table* x, const dpfast_table* y, Py_ssize_t next, Py_ssize_t n_next) nogil
+    void dpfast_take_lanes(
+        int level, const dpfast_lanes* lanes, Py_ssize_t n_features, Py_ssize_t first, Py_ssize_t stride,
+        int64_t* totals, int64_t* columns) nogil

@@ -177,6 +177,17 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
     return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
 }
 
+int dpfast_shrink_row(int level, const double *row, const dpfast_row_grid *grid, double *rounded)
+{
+#if DPFAST_HAVE_X86_LEVELS
+    if (level == DPFAST_AVX512)
+        return shrink_row_avx512((const char *)row, 0, grid, rounded);
+    if (level == DPFAST_AVX2)
+        return shrink_row_avx2((const char *)row, 0, grid, rounded);
+#endif
+    return shrink_row_baseline((const char *)row, 0, grid, rounded);
+}
+
 static void add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
                          int64_t *totals, double *block, int is_new)
 {

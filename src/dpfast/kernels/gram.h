@@ -51,6 +51,10 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
                      ptrdiff_t n_available, const dpfast_beside *beside, const dpfast_pack_scratch *scratch,
                      const dpfast_pack *pack);
 
+/* Scale a row beyond the bound onto it and round it, as it is packed; `rounded` has room for whole vectors. Returns 0 if it
+ * is not finite. */
+int dpfast_shrink_row(int level, const double *row, const dpfast_row_grid *grid, double *rounded);
+
 /* totals[i, j] += sum over rows of pack[r, i] pack[r, j], i < n_features, max(i, first) <= j < n_columns: an array of
  * n_features (rounded up to 8) by pack->n_columns (a multiple of 8). Its other entries are scratch. With `first` at
  * n_features the products within the first table are left out. */

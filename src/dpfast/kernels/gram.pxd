@@ -5,7 +5,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from dpfast.kernels._gram_c cimport dpfast_pack, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
+from dpfast.kernels._gram_c cimport dpfast_lanes, dpfast_pack, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
 from dpfast.kernels.blas cimport blas_products
 
 
@@ -21,6 +21,10 @@ cdef class GramSums:
     cdef readonly int level
     cdef bint use_blas, with_sums
     cdef const blas_products* blas
+    cdef dpfast_lanes lanes
+    cdef bint has_lanes
+    cdef Py_ssize_t rows_in_a_lane
+    cdef double[::1] lane_rows, lane_group, lane_row, lane_products, lane_columns
     cdef double[::1] pack_buffer, row_buffer, x_staging, y_staging, block
     cdef int64_t[:, ::1] products
     cdef int64_t[::1] columns
@@ -28,11 +32,15 @@ cdef class GramSums:
 
     cdef int add_rows(
         self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+    cdef int _add_to_lanes(
+        self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+    cdef void _flush_lanes(self) noexcept nogil
     cdef void _add_block(self, Py_ssize_t n_rows) noexcept nogil
     cdef void _add_block_by_blas(self, Py_ssize_t n_rows) noexcept nogil
     cdef void _flush_block(self) noexcept nogil
     cdef void _move_to(self, GramTotals totals) noexcept nogil
     cdef _allocate(self)
+    cdef _allocate_lanes(self, Py_ssize_t n_columns)
 
 
 cdef class GramTotals:

@@ -1,4 +1,5 @@
-"""Exact sums of products of bounded, grid-rounded rows: the Cython side of gram.c, whose comment gives the design.
+"""Exact sums of products of bounded, grid-rounded rows: the Cython side of gram.c, whose comment gives the design, and of
+lane_gram.c, which sums narrow rows.
 
 A `GramSums` belongs to one thread. `add` packs rows of borrowed arrays block by block, releases the GIL, and adds the
 block's integer products to 64-bit totals. `GramTotals.take` moves those into two-limb 128-bit ones. Two bounds make every step exact, and both are checked here: a block's partial sums stay below 2^53, the 64-bit
@@ -19,9 +20,13 @@ from libc.stdint cimport int64_t, uint64_t
 from dpfast.kernels._gram_c cimport (
     dpfast_add_block,
     dpfast_add_columns,
+    dpfast_add_lanes,
     dpfast_add_products,
+    dpfast_lane_products,
+    dpfast_pack_lanes,
     dpfast_pack_rows,
     dpfast_panel_width,
+    dpfast_take_lanes,
 )
 
 from dpfast.kernels.blas cimport import_products
@@ -36,6 +41,9 @@ BASELINE = 0  # the level of portable code: no wide vectors
 PACKED = 0
 X_NOT_FINITE = 1
 Y_NOT_FINITE = 2
+
+# Beyond so many columns sums by lane leave the first-level cache, and what gram.c does is faster.
+_MOST_COLUMNS_IN_LANES = 32
 
 # A row's squared norm times the rows summed in doubles, and times those in the 64-bit totals, stay below these.
 _DOUBLE_RANGE = 1 << 53
@@ -77,8 +85,8 @@ cdef dpfast_table describe_table(object array, const int64_t[::1] rows):
         table.row_stride, table.column_stride = doubles.strides[0], doubles.strides[1]
     cdef Py_ssize_t last_row = array.shape[0] - 1, last_column = array.shape[1] - 1, item = array.dtype.itemsize
     table.end = NULL
-    if table.columns == NULL and table.row_stride >= 0 and table.column_stride >= 0:
-        table.end = table.data + last_row * table.row_stride + last_column * table.column_stride + item
+    if table.columns == NULL and table.column_stride >= 0:
+        table.end = table.data + max(0, last_row * table.row_stride) + last_column * table.column_stride + item
     table.rows = NULL
     if rows is not None:
         table.rows = &rows[0]
@@ -142,6 +150,21 @@ cdef class GramSums:
         self.scratch.row = &self.row_buffer[0]
         self.scratch.x_staging = &self.x_staging[0]
         self.scratch.y_staging = &self.y_staging[0]
+        self.has_lanes = not self.use_blas and n_columns <= _MOST_COLUMNS_IN_LANES
+        if self.has_lanes:
+            self._allocate_lanes(n_columns)
+
+    cdef _allocate_lanes(self, Py_ssize_t n_columns):
+        cdef Py_ssize_t padded = (n_columns + 7) // 8 * 8
+        self.lane_rows = aligned_zeros((self.block_rows + 7) // 8 * 8 * n_columns)
+        self.lane_group, self.lane_row = aligned_zeros(8 * padded), aligned_zeros(2 * padded)
+        self.lane_products = aligned_zeros(dpfast_lane_products(self.x_grid.n_columns, n_columns))
+        self.lane_columns = aligned_zeros(8 * n_columns)
+        self.lanes.n_columns = n_columns
+        self.lanes.rows, self.lanes.group = &self.lane_rows[0], &self.lane_group[0]
+        self.lanes.row, self.lanes.rounded = &self.lane_row[0], &self.lane_row[padded]
+        self.lanes.products = &self.lane_products[0]
+        self.lanes.columns = &self.lane_columns[0] if self.with_sums else NULL
 
     def add(self, x, y, const int64_t[::1] rows, Py_ssize_t start, Py_ssize_t stop):
         """Add rows start to stop of x and y, or those named by rows[start:stop]; returns a status.
@@ -167,6 +190,8 @@ cdef class GramSums:
             self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         cdef int status = 0
         cdef Py_ssize_t n_rows
+        if self.has_lanes:
+            return self._add_to_lanes(x, y, start, stop)
         while start < stop and status == 0:
             n_rows = min(self.block_rows, stop - start)
             status = dpfast_pack_rows(
@@ -176,6 +201,33 @@ cdef class GramSums:
                 self._add_block(n_rows)
             start += n_rows
         return status
+
+    cdef int _add_to_lanes(
+            self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+        cdef int status = 0
+        cdef Py_ssize_t n_rows, rows_a_lane, width = dpfast_panel_width(self.level)
+        while start < stop and status == 0:
+            n_rows = min(self.block_rows, stop - start)
+            rows_a_lane = (n_rows + width - 1) // width
+            if self.rows_in_a_lane + rows_a_lane > self.rows_per_block:
+                self._flush_lanes()
+            status = dpfast_pack_lanes(self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, &self.lanes)
+            start += n_rows
+            if status == 0:
+                dpfast_add_lanes(
+                    self.level, &self.lanes, n_rows, self.x_grid.n_columns, self.first_product, x, y, start,
+                    min(self.block_rows, stop - start))
+                self.rows_in_a_lane += rows_a_lane
+                self.rows_in_totals += n_rows
+        return status
+
+    cdef void _flush_lanes(self) noexcept nogil:
+        """Move the sums by lane to the 64-bit totals."""
+        if self.rows_in_a_lane > 0:
+            dpfast_take_lanes(
+                self.level, &self.lanes, self.x_grid.n_columns, self.first_product, self.pack.n_columns,
+                &self.products[0, 0], &self.columns[0])
+        self.rows_in_a_lane = 0
 
     cdef void _add_block(self, Py_ssize_t n_rows) noexcept nogil:
         if self.with_sums:
@@ -215,6 +267,7 @@ cdef class GramSums:
     cdef void _move_to(self, GramTotals totals) noexcept nogil:
         cdef Py_ssize_t i, j, n = self.x_grid.n_columns + self.y_grid.n_columns
         self._flush_block()
+        self._flush_lanes()
         for i in range(self.x_grid.n_columns):
             for j in range(max(i, self.first_product), n):
                 _add_wide(self.products[i, j], &totals.product_high[i, j], &totals.product_low[i, j])
