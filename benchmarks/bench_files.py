@@ -122,7 +122,7 @@ def decode_as_stored(path):
 
     from dpfast.io.arrow import batch_rows
 
-    with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 18) as file:
+    with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 15) as file:
         batches = file.iter_batches(batch_size=batch_rows(len(file.schema_arrow)))
         return sum(batch.num_rows for batch in batches)
 

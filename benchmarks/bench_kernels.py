@@ -55,9 +55,12 @@ def taken(sums, add, d, m):
 @case("gram: 20 columns, float32", 4000, 20, dtype=np.float32)
 @case("gram: 20 columns, all clipped", 4000, 20, spread=10.0)
 @case("gram: 20 columns apart", 4000, 20, apart=True)
+@case("gram: 20 columns apart, all clipped", 4000, 20, apart=True, spread=10.0)
+@case("gram: 5 columns", 16_000, 5)
 @case("gram: 20 columns, a tenth of the rows", 40_000, 20, share=0.1)
 @case("gram: 20 columns and 5 outcomes, and sums", 4000, 20, 5, with_sums=True)
 @case("gram: 100 columns", 800, 100)
+@case("gram: 100 columns apart", 800, 100, apart=True)
 @case("blas: syrk of 300 columns", 1000, 300, use_blas=True)
 @case("blas: gemm of 100 columns and 100 outcomes", 1000, 100, 100, use_blas=True, cross_only=True)
 def gram_sums(n, d, m=0, dtype=np.float64, spread=0.5, apart=False, share=1.0, use_blas=False, **options):

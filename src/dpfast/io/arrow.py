@@ -132,7 +132,7 @@ def _stream_of(table: Any) -> Any:
 T = TypeVar("T")
 
 # Column chunks of Parquet are read through buffers, none in advance: a row group need not fit in memory.
-_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 18, 1 << 26
+_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 15, 1 << 26
 _BYTES_AHEAD = 1 << 26  # in the system's cache, no memory of this process
 
 _DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature not supported"

@@ -40,12 +40,16 @@ static inline const char *column_of(const dpfast_table *table, ptrdiff_t j)
 static void gather_group(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t first, ptrdiff_t n_rows,
                          double *group)
 {
-    for (ptrdiff_t j = 0; j < n_columns; j++)
-        for (ptrdiff_t r = 0; r < ROWS_IN_LINE; r++) {
-            ptrdiff_t row = r < n_rows ? table->rows ? (ptrdiff_t)table->rows[first + r] : first + r : 0;
-            group[j * ROWS_IN_LINE + r] =
-                r < n_rows ? load_scalar(column_of(table, j) + row * table->row_stride, 0, table->is_float32) : 0.0;
-        }
+    ptrdiff_t offsets[ROWS_IN_LINE], n_read = n_rows < ROWS_IN_LINE ? n_rows : ROWS_IN_LINE;
+    for (ptrdiff_t r = 0; r < n_read; r++)
+        offsets[r] = (table->rows ? (ptrdiff_t)table->rows[first + r] : first + r) * table->row_stride;
+    for (ptrdiff_t j = 0; j < n_columns; j++, group += ROWS_IN_LINE) {
+        const char *column = column_of(table, j);
+        for (ptrdiff_t r = 0; r < n_read; r++)
+            group[r] = load_scalar(column + offsets[r], 0, table->is_float32);
+        for (ptrdiff_t r = n_read; r < ROWS_IN_LINE; r++)
+            group[r] = 0.0;
+    }
 }
 
 static inline void ask_for_bytes(const char *from, ptrdiff_t n_bytes)
