@@ -194,10 +194,12 @@ def test_scaled_rows_agree_with_the_twin_at_every_level(level, dtype):
 
 
 def one_by_one(x, bound, level):
-    """Packed rows, read off the column sums of single rows."""
+    """Packed rows, read off the column sums of single rows: the same as narrow rows and as rows of any width."""
     packed = []
     for r in range(len(x)):
-        *_, high, low = sums(x[r : r + 1], bound_x=bound, level=level)
+        narrow, wide = (sums(x[r : r + 1], bound_x=bound, level=level, use_blas=use_blas) for use_blas in (False, True))
+        assert_same(narrow, wide)
+        *_, high, low = narrow
         packed.append([int(v) for v in low.view(np.int64)])
         np.testing.assert_array_equal(high, low.view(np.int64) >> 63)
     return packed
