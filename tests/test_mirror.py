@@ -41,6 +41,7 @@ TESTED_BY = {
     "kernels/first_visits.pyx": "statistics/test_returns.py",
     "kernels/gaussian_loops.c": "noise/test_samplers.py",
     "kernels/owners.pyx": "statistics/test_person_unit.py",
+    "kernels/lane_gram.c": "kernels/test_gram.py",
     "kernels/person_gram.c": "statistics/test_person_unit.py",
     "kernels/person_gram.pyx": "statistics/test_person_unit.py",
     "kernels/projections.pyx": "solvers/test_constraints.py",
