@@ -48,6 +48,8 @@ def bin_of(exponent):
         {"link": "logistic"},
         {"link": "softmax"},
         {"longest": 2.5},
+        {"beyond": 0.5},
+        {"longest": 1.5, "beyond": 2.0, "link": "huber"},
         {"longest": 0.1, "link": "softmax"},
         {"link": "huber", "bend": (0.7, 0.3)},
         {"longest": 0.4, "link": "quantile", "bend": (0.9, 2.0)},
@@ -156,8 +158,8 @@ def test_scores_of_people_who_cancel_are_taken_in_one_order(link, level):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"link": "softmax"}, {"longest": 1.5}, {"link": "quantile", "bend": (0.2, 1.0)}],
-    ids=["plain", "softmax", "held", "quantile"],
+    [{}, {"link": "softmax"}, {"longest": 1.5}, {"beyond": 1.5}, {"link": "quantile", "bend": (0.2, 1.0)}],
+    ids=["plain", "softmax", "held", "beyond", "quantile"],
 )
 def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
     rng = np.random.default_rng(1)
@@ -328,7 +330,9 @@ def maps_of(rng, layout):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("layout", [MIXED, CODES_ALONE], ids=["mixed", "codes alone"])
-@pytest.mark.parametrize("options", [{}, {"longest": 1.5}, {"link": "softmax", "longest": 0.7}, {"link": "huber"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"longest": 1.5}, {"beyond": 0.3}, {"link": "softmax", "longest": 0.7}, {"link": "huber"}]
+)
 def test_rows_with_codes_are_those_of_their_plain_twin_at_every_vector_width(level, layout, options):
     rng = np.random.default_rng(11)
     block, d = coded_rows(rng, layout, 2.0), layout.n_columns

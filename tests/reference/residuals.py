@@ -90,6 +90,10 @@ def _lightened(step, p, z, outcomes):
         factor = step.longest / math.sqrt(squared)
         p = [entry * factor for entry in p]
         r = r if step.link in ("huber", "quantile") else [entry * factor for entry in r]
+    if step.beyond > 0.0:
+        size = math.sqrt(_squared(p) * _squared(r))
+        factor = 1.0 - step.beyond / size if size > step.beyond else 0.0
+        r = [entry * factor for entry in r]
     return p, r
 
 

@@ -50,7 +50,8 @@ def parts(step, x, y):
         columns = np.hstack([columns, np.ones((len(x), 1))])
     p = columns if step.whitening is None else columns @ step.whitening.T
     weights = np.minimum(1.0, step.longest / np.linalg.norm(p, axis=1)) ** 2
-    return (weights[:, None] * p)[:, :, None] * residuals(step, outcomes, columns @ step.theta)[:, None, :]
+    whole = (weights[:, None] * p)[:, :, None] * residuals(step, outcomes, columns @ step.theta)[:, None, :]
+    return whole - clipped(whole, step.beyond) if step.beyond > 0.0 else whole
 
 
 def residuals(step, outcomes, z):
@@ -89,10 +90,10 @@ def squared_norm(total):
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("clip", [0.3, 7.0, 1e4])
-@pytest.mark.parametrize("longest", [math.inf, 2.0])
-def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, clip, longest):
+@pytest.mark.parametrize("options", [{}, {"longest": 2.0}, {"beyond": 5.0}])
+def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, clip, options):
     rng = np.random.default_rng(0)
-    step = step_of(rng, whitened=whitened, constant=constant, longest=longest)
+    step = step_of(rng, whitened=whitened, constant=constant, **options)
     x, y = table_of(rng)
     sums = residual_sums(io.open_table(x, y), step, clip, bound_squares=4.0)
     expected = clipped(parts(step, x, y), clip)
@@ -284,6 +285,8 @@ def test_what_would_overflow_is_refused_before_rows_are_read():
         ({"theta": step.theta * 1e200}, "cannot overflow"),
         ({"theta": step.theta * math.nan}, "finite"),
         ({"longest": 0.0}, "longest"),
+        ({"beyond": -1.0}, "beyond"),
+        ({"beyond": math.nan}, "beyond"),
         ({"longest": math.nan}, "longest"),
         ({"map_x": RowMap()}, "cannot overflow"),
         ({"map_y": RowMap(bound=1e200)}, "cannot overflow"),
@@ -445,7 +448,7 @@ def coded_block(rng, n_rows=300):
     return CodedBlock(2.0 * rng.normal(size=(n_rows, 2)), codes, LAYOUT), 2.0 * rng.normal(size=(n_rows, OUTCOMES))
 
 
-@pytest.mark.parametrize("options", [{}, {"longest": 2.0}, {"link": "logistic"}, {"bound": math.inf}])
+@pytest.mark.parametrize("options", [{}, {"longest": 2.0}, {"beyond": 0.5}, {"link": "logistic"}, {"bound": math.inf}])
 def test_codes_and_indicators_have_the_same_residual_sums_up_to_rounding(options):
     rng = np.random.default_rng(21)
     step, (block, y) = coded_step(rng, **options), coded_block(rng)

@@ -8,7 +8,8 @@
  *
  * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x. Where p is longer than
  * `longest`, p is scaled onto it, and r by as much: the row and its outcomes count less, alike. Slopes of Huber's loss
- * and of quantiles are bounded, and stay. Exponentials and polynomials of links are of the processor's sums, products
+ * and of quantiles are bounded, and stay. Where only what is beyond a length is summed, r is then multiplied by
+ * 1 - beyond/(||p|| ||r||), or by 0. Exponentials and polynomials of links are of the processor's sums, products
  * and quotients alone, in one order, so that they have the same bits everywhere too. Scaling p by a power of two and r
  * by its inverse changes nothing: p is brought to a length of 1 to 2 first, exactly. r is then multiplied by the smaller of what that asks for and of what brings ||p|| ||r|| to the clip, and both are rounded
  * to integers. Their squared norms are exact in doubles, being below 2^53 (a sum that passes 2^53 stays above it,
@@ -110,12 +111,28 @@ static int map_outcomes(int level, const dpfast_residual_step *step, const dpfas
     return 0;
 }
 
+/* Leave the part of p r' that is beyond a length. */
+static void leave_excess(const dpfast_residual_step *step, ptrdiff_t row, const dpfast_residual_scratch *scratch)
+{
+    double size = sqrt(scratch->squared_p[row] * scratch->squared_r[row]), squared_r = 0.0;
+    double factor = size > step->beyond ? 1.0 - step->beyond / size : 0.0;
+    for (ptrdiff_t m = 0; m < step->n_outcomes; m++) {
+        double *entry = scratch->r + m * scratch->block_rows + row;
+        *entry *= factor;
+        squared_r += *entry * *entry;
+    }
+    scratch->squared_r[row] = squared_r;
+}
+
 static void lighten_rows(const dpfast_residual_step *step, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
 {
     double squared_longest = step->longest * step->longest;
-    for (ptrdiff_t row = 0; row < n_rows; row++)
+    for (ptrdiff_t row = 0; row < n_rows; row++) {
         if (DPFAST_UNLIKELY(scratch->squared_p[row] > squared_longest))
             lighten(step, row, scratch);
+        if (step->beyond > 0.0)
+            leave_excess(step, row, scratch);
+    }
 }
 
 int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,

@@ -24,6 +24,7 @@ typedef struct {
     const ptrdiff_t *ends;       /* and for each product */
     double longest;              /* norm of p onto which longer rows are scaled, and r by as much unless it is a slope's
                                     that is bounded anyhow, Huber's or a quantile's; infinite for none */
+    double beyond;               /* only what exceeds this length is left of p r' */
     double unit_p, unit_r;       /* units of the grids of p and r, in 1: powers of two */
     double row_length;           /* norm of r, in units, onto which that of a row with ||p|| = 1 is scaled */
     uint64_t row_bound_high, row_bound_low; /* on ||p||^2 ||r||^2 of a row, in units */

@@ -20,6 +20,7 @@ class ResidualRows:
         link: str = "identity",
         longest: float = ...,
         bend: tuple[float, float] = (1.0, 1.0),
+        beyond: float = 0.0,
         *,
         level: int = -1,
     ) -> None: ...
@@ -51,6 +52,7 @@ class ResidualSums(ResidualRows):
         link: str = "identity",
         longest: float = ...,
         bend: tuple[float, float] = (1.0, 1.0),
+        beyond: float = 0.0,
         *,
         units: tuple[float, float],
         row_limits: tuple[float, int],
@@ -75,6 +77,7 @@ class ResidualSizes(ResidualRows):
         link: str = "identity",
         longest: float = ...,
         bend: tuple[float, float] = (1.0, 1.0),
+        beyond: float = 0.0,
         *,
         first: int,
         last: int,

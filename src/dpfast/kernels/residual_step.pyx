@@ -47,6 +47,7 @@ cdef extern from "residual_step.h":
         const Py_ssize_t* theta_ends
         const Py_ssize_t* ends
         double longest
+        double beyond
         double unit_p
         double unit_r
         double row_length
@@ -153,6 +154,8 @@ cdef class ResidualRows:
         Norm of products onto which those of longer rows are scaled.
     bend : tuple of float
         Of "huber" its threshold, of "quantile" its level, and half the width of the bend.
+    beyond : float
+        Length that parts must exceed; the rest of them is summed.
     level : int, default -1
         Vector instructions to use (cpu.h); -1 for the best there are.
     """
@@ -170,7 +173,7 @@ cdef class ResidualRows:
     cdef CodedMapKernel coded
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
-                 link="identity", longest=math.inf, bend=(1.0, 1.0), *, int level=-1):
+                 link="identity", longest=math.inf, bend=(1.0, 1.0), beyond=0.0, *, int level=-1):
         self.map_x, self.map_y, self.theta = map_x, map_y, np.ascontiguousarray(theta)
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
@@ -181,6 +184,7 @@ cdef class ResidualRows:
         self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
         self.step.link, self.step.longest = LINKS[link], longest
         self.step.level, self.step.width = bend
+        self.step.beyond = beyond
         self.theta_ends = _ends(self.theta)
         self.step.theta_ends = self.step.ends = &self.theta_ends[0]
         if whitening is not None:
@@ -382,8 +386,8 @@ cdef class ResidualSums(ResidualRows):
     cdef readonly Py_ssize_t rows_in_totals, n_beyond
 
     def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
-                 bend=(1.0, 1.0), *, units, row_limits, person_limits, squares_limits=None, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, level=level)
+                 bend=(1.0, 1.0), beyond=0.0, *, units, row_limits, person_limits, squares_limits=None, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, beyond, level=level)
         self.step.unit_p, self.step.unit_r = units
         self.squared_clip = (row_limits[0] / units[1]) ** 2
         self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
@@ -515,8 +519,8 @@ cdef class ResidualSizes(ResidualRows):
     cdef int64_t[::1] counts
 
     def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
-                 bend=(1.0, 1.0), *, Py_ssize_t first, Py_ssize_t last, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, level=level)
+                 bend=(1.0, 1.0), beyond=0.0, *, Py_ssize_t first, Py_ssize_t last, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, beyond, level=level)
         self.step.first_bin, self.step.n_bins = first, last - first + 2
         self.counts = np.zeros(self.step.n_bins, np.int64)
         self.scratch.outer = self._doubles(self.step.n_products * self.step.n_outcomes)

@@ -91,6 +91,7 @@ class ResidualStep:
     link: Link = "identity"
     longest: float = math.inf  # norm of p beyond which a row has less weight
     bend: tuple[float, float] = (1.0, 1.0)  # of "huber": threshold and width; of "quantile": level and width
+    beyond: float = 0.0  # only what exceeds this length is left of p r'
 
     def __post_init__(self) -> None:
         if self.theta.ndim != 2:
@@ -101,6 +102,8 @@ class ResidualStep:
         if self.map_x.basis is not None or self.map_y.basis is not None:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
         check.choice("link", self.link, tuple(residual_step.LINKS))
+        if not 0.0 <= self.beyond <= _LARGEST:
+            raise ValueError(f"beyond must be a number from 0 to {_LARGEST}, got {self.beyond!r}")
         if not self.longest >= _SMALLEST:
             raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
         with np.errstate(over="ignore"):
@@ -173,7 +176,7 @@ class ResidualStep:
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
         theta = in_c_order(self.theta.T, np.float64)
-        return *self._maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend
+        return *self._maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend, self.beyond
 
 
 def _theta_error() -> ValueError:
@@ -210,7 +213,7 @@ def coded_tables(step: ResidualStep, layout: CodeLayout) -> StepTables | None:
     if products is None:
         return None
     pairs = None
-    if step.link == "identity":
+    if step.link == "identity" and step.beyond == 0.0:
         pairs = PairTables.of(step.map_x, layout, products, step.shape, step.longest)
     return StepTables(products, pairs)
 
