@@ -92,7 +92,7 @@ def mirrored(query, rng):
         p, predicted = step.whitening @ row, step.theta.T @ row
         length = float(np.linalg.norm(p))
         away = rng.normal(size=OUTCOMES)
-        away *= clip / length / np.linalg.norm(away)
+        away *= (step.beyond + clip) / length / np.linalg.norm(away)
         y = np.vstack([predicted + (1.0 + 1e-4) * away, predicted - (1.0 - 1e-4) * away])
         if length <= step.longest and np.allclose(step.map_y(y), y, rtol=1e-12):
             return [(x, y[:1]), (x, y[1:])]

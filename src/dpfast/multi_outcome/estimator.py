@@ -96,7 +96,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Residual steps. With any, the fit is a sequence of releases that share the budget. These are the numbers of
         people, where they are private; means, for an intercept; the norms of rows, for a clip; and X'X, if people are
         enough for it, twice. Then every step releases the rows times their residuals. Noise is then in proportion to
-        the data and not to the declared bounds, which may be far too large. Each step reads the table again. "auto"
+        the data and not to the declared bounds, which may be far too large. Each step reads the table again, and so
+        does the release of what exceeds their clip, by which the bias of clipped residuals is removed. "auto"
         takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query, by
         an engine or through `dpfast.io.Columns`. With an intercept, few people get six steps and no X'X, so that limits
         are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are none if `delta` is

@@ -131,7 +131,8 @@ class ScoreRegression(StagedRegression):
 
     def _shares(self, people: float) -> descent.Schedule:
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=False)
-        return shares._replace(steps=shares.steps + shares.mean_residual, mean_residual=0.0)
+        steps = shares.steps + shares.mean_residual + shares.excess
+        return shares._replace(steps=steps, mean_residual=0.0, excess=0.0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ shares), in this order:
    and the length above which a row and its outcomes have less weight; *moments of whitened rows* are X'X once more.
 5. *Sizes of residuals*, and *residuals*: in every step whitened rows times the residuals of their outcomes under the
    coefficients so far, each person's part clipped. Beside them, in the same noise, is the number of people clipped.
-6. *Last residuals*: their sizes; their mean, if there is an intercept; and their squares, if a row is a person, for
+6. *Excess of residuals*, where X'X was released: whitened rows times what exceeds the clip of the steps, up to a
+   larger clip. It gives the bias of clipping.
+7. *Last residuals*: their sizes; their mean, if there is an intercept; and their squares, if a row is a person, for
    the sampling error of coefficients.
 
 Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
@@ -51,6 +53,7 @@ from dpfast.releases.noisy_sum import NoisySum
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
 from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.clipping_bias import Excess, corrected, tail
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units
@@ -83,8 +86,6 @@ _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = 0.5, 17, 0.5
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
-#: The bias of a coefficient, of features of variance 1, by what the clip moved the constant: in standard deviations.
-_MOVED = 0.3
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -325,9 +326,25 @@ class Level(NamedTuple):
 
     mean: FloatArray
     #: None where it is not known.
-    variance: float | None = None
-    #: By how much the clipping of long residuals moved the steps' constant, each outcome's.
-    moved: FloatArray | None = None
+    variance: float | FloatArray | None = None
+    #: Covariance of coefficients and constant from what may be left of the bias of clipping, each outcome's.
+    bias: FloatArray | None = None
+
+
+class Counted(NamedTuple):
+    """Released counts of people by the size of their parts: the first of 0, the last of all beyond."""
+
+    counts: FloatArray
+    sizes: FloatArray
+    #: Standard deviation of the noise in each.
+    deviation: float
+
+
+class Clipped(NamedTuple):
+    """A clip of steps, and the last counts that it followed."""
+
+    clip: float
+    counted: Counted | None = None
 
 
 class Residuals(NamedTuple):
@@ -350,7 +367,7 @@ class Fit:
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
         mechanism, parts = self.mechanism, self._parts(self.privacy)
-        coordinates, lengths, level = yield from self._coordinates(parts)
+        coordinates, lengths, outcome = yield from self._coordinates(parts)
         longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
         if parts.moments is None:
             longest = math.sqrt(len(coordinates.xx))
@@ -359,18 +376,22 @@ class Fit:
         how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
         theta = np.zeros((len(coordinates.xx), mechanism.shape[1]))
         if mechanism.fit_intercept:
-            theta[-1] = level
+            theta[-1] = outcome
         first, *later = parts.sizes
         step = self._step(theta, coordinates, longest)
         clip = yield from self._clip("sizes of residuals, step 1", first, step, longest, share)
         descent_of = coordinates, longest, how, Position.start(theta), share
-        position = yield from self._descend(parts.steps, later, *descent_of, clip)
+        position, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.found(position, how, curved)
+        excess = None
+        if parts.excess is not None:
+            found, excess = yield from self._excess(parts.excess, found, coordinates, longest, clip, share)
+        level, residuals = yield from self._last(parts, found, coordinates, pools=excess is None)
+        found, level = self._corrected(found, coordinates, excess, level)
         solved = self._solved(found, coordinates)
-        constant, residuals = yield from self._last(parts, solved, found, coordinates)
 
         def told() -> Regression:
-            return self._told(solved, constant, found, coordinates, residuals, how.n_steps)
+            return self._told(solved, level, found, coordinates, residuals, how.n_steps)
 
         return told
 
@@ -459,12 +480,16 @@ class Fit:
         how: descent.Steps,
         position: Position,
         share: float,
-        clip: float,
-    ) -> Generator[Query, Release, Position]:
-        """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips."""
+        clipped: Clipped,
+    ) -> Generator[Query, Release, tuple[Position, Clipped]]:
+        """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips.
+
+        Returns the mean clip of late steps too, weighted as these are.
+        """
         mechanism, own = self.mechanism, self.mechanism.units
         step = self._step(position.theta, coordinates, longest)
         counted = dict(zip(how.counted, sizes, strict=False))
+        clips: list[float] = []
         for number, part in enumerate(parts_of(budget, [1.0] * how.n_steps)):
             summed = coordinates.as_summed(position.theta, *own)
             if (kept := self._kept(summed)) < 1.0:
@@ -473,7 +498,9 @@ class Fit:
             step = step.at(summed)
             if number in counted:
                 name = f"sizes of residuals, step {number + 1}"
-                clip = yield from self._clip(name, counted[number], step, longest, share)
+                clipped = yield from self._clip(name, counted[number], step, longest, share)
+            clip = clipped.clip
+            clips.append(clip)
             bound = residual_bound(clip, step, mechanism.max_rows)
             unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
             entries = position.theta.size
@@ -485,17 +512,60 @@ class Fit:
             measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
             position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
-            clip = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
-        return position
+            clipped = clipped._replace(clip=min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP))
+        return position, clipped._replace(clip=float(position.weights(how) @ clips))
+
+    def _excess(
+        self,
+        part: Privacy,
+        found: descent.Found,
+        coordinates: Coordinates,
+        longest: float,
+        clipped: Clipped,
+        share: float,
+    ) -> Generator[Query, Release, tuple[descent.Found, Excess]]:
+        """Release what exceeds the clip of steps in people's parts, up to a larger clip, in units.
+
+        Of people with several rows the parts are released as they are: at the steps' end those within the clip cancel.
+        """
+        mechanism, own = self.mechanism, self.mechanism.units
+        found = found._replace(theta=self._kept(coordinates.as_summed(found.theta, *own)) * found.theta)
+        assert clipped.counted is not None
+        counts, sizes, deviation = clipped.counted
+        clip, factor, mean = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people)
+        beyond = clipped.clip if mechanism.max_rows is None else 0.0
+        step = replace(self._step(found.theta, coordinates, longest), beyond=beyond)
+        clip -= beyond
+        bound = residual_bound(clip, step, mechanism.max_rows)
+        sums = NoisySum.calibrate(part, bound, found.theta.shape, unit=mechanism._unit)
+        released = yield Query("excess of residuals", sums, partial(_sum_residuals, step=step, clip=clip), clip)
+        unit = own.outcomes
+        return found, Excess(released.values["sum"] / unit, sums.deviation / unit, factor, mean / unit)
+
+    def _corrected(
+        self, found: descent.Found, coordinates: Coordinates, excess: Excess | None, level: Level
+    ) -> tuple[descent.Found, Level]:
+        """Return coefficients and constant without the bias of clipping, as far as it is known."""
+        if excess is None:
+            return found, level
+        assert isinstance(level.variance, float)
+        theta, bias = corrected(found, coordinates, excess, level.mean, level.variance)
+        found = found._replace(theta=theta)
+        if not self.mechanism.fit_intercept:
+            return found, level._replace(bias=bias)
+        own = self.mechanism.units.outcomes
+        mean = held(theta[-1], 4.0 * self.mechanism.radii[1] / own)
+        return found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
 
     def _clip(
         self, name: str, part: Privacy, step: ResidualStep, longest: float, share: float
-    ) -> Generator[Query, Release, float]:
+    ) -> Generator[Query, Release, Clipped]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
         octaves = _octaves_below(self._largest_part(longest))
-        counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves)
+        counted = yield from self._residual_sizes(name, part, step, octaves)
+        counts, edges, deviation = counted
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
-        return float(edges[-1]) * _GUESSED if found is None else found
+        return Clipped(float(edges[-1]) * _GUESSED if found is None else found, counted)
 
     def _largest_part(self, longest: float) -> float:
         """Return the largest size of a person's part of a step, where residuals are at most twice the outcomes."""
@@ -503,25 +573,26 @@ class Fit:
 
     def _residual_sizes(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], *, of_first_rows: bool = False
-    ) -> Generator[Query, Release, tuple[FloatArray, FloatArray, float]]:
-        """Count people by the size of their part of a sum, or of their first row's.
-
-        Returns the counts (the last of all beyond), sizes and noise.
-        """
+    ) -> Generator[Query, Release, Counted]:
+        """Count people by the size of their part of a sum, or of their first row's."""
         mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
         statistic = partial(_count_residuals, step=step, octaves=octaves, of_first_rows=of_first_rows)
         released = yield Query(name, mechanism, statistic)
         edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
-        return released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation
+        return Counted(released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation)
 
     def _last(
-        self, parts: Parts, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
+        self, parts: Parts, found: descent.Found, coordinates: Coordinates, *, pools: bool
     ) -> Generator[Query, Release, tuple[Level, Residuals | None]]:
-        """Estimate the mean of residuals, and of their squares; in units except for the squares."""
+        """Estimate the mean of residuals, and of their squares; in units except for the squares.
+
+        The mean is alone, or pooled with that of the steps.
+        """
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
-        level_variance, moved = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0, None
+        level_variance = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0
+        solved = self._solved(found, coordinates)
         level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
         coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
         coef = self._kept(coef) * coef
@@ -544,9 +615,8 @@ class Fit:
             scale = self.rows * own.outcomes
             mean = level + released.values["sum"][0] / scale
             mean_variance = (sums.deviation / scale) ** 2
-            moved = descent.moved_by_clip(level, level_variance, mean, mean_variance)
-            level = descent.constant(level, level_variance, mean, mean_variance)
-            level_variance = min(level_variance, mean_variance)
+            level = descent.constant(level, level_variance, mean, mean_variance) if pools else mean
+            level_variance = min(level_variance, mean_variance) if pools else mean_variance
             level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
         residuals = None
         if parts.squares is not None:
@@ -558,7 +628,7 @@ class Fit:
             whole = descent.unclipped(squares, self.rows, limit)
             mean = squares / max(self.rows - len(found.theta), 1.0)
             residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
-        return Level(level, level_variance, moved), residuals
+        return Level(level, level_variance), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
@@ -592,7 +662,12 @@ class Fit:
         mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
         row_map = mechanism.row_map
         scale = np.ones(features) if row_map.scale is None else row_map.scale
-        std = np.tile(np.sqrt(np.maximum(np.diag(solved.covariance), 0.0)), (mechanism.shape[1], 1))
+        back = coordinates.whitening.T
+        bias = np.zeros((1, features, features))
+        if level.bias is not None:
+            bias = back @ level.bias[:, :features, :features] @ back.T
+        variances = np.maximum(np.diag(solved.covariance) + np.einsum("lii->li", bias), 0.0)
+        std = np.broadcast_to(np.sqrt(variances), (mechanism.shape[1], features))
         center = coordinates.center
         if row_map.center is not None:
             center = center + row_map.center / scale / own.rows
@@ -600,15 +675,10 @@ class Fit:
         solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
         given = solution.ridge if mechanism.penalty is None else mechanism.penalty
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
-        back = coordinates.whitening.T
         forth = descent.inverse(back)
         xx = self._xx(coordinates)
         noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
-        covariance = noise[None]
-        if level.moved is not None and level.moved.any():
-            # Long rows have more of their residuals clipped: what moved the constant moved coefficients too.
-            biases = _MOVED * np.outer(level.moved, np.sqrt(self.rows / np.diag(xx)))
-            covariance = covariance + biases[:, :, None] ** 2 * np.eye(features)
+        covariance = noise + bias
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
             descent.inverse(xx),
@@ -623,7 +693,7 @@ class Fit:
         variance = None if residuals is None else residuals.variance
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
-            lost = descent.lost(evidence.xy, noise, xx)
+            lost = descent.lost(evidence.xy, np.mean(covariance, axis=0), xx)
         if not coordinates.stands_out:
             # The progress of descent is unknown without X'X.
             unknown = np.full_like(solution.coef_std, np.nan)
@@ -652,7 +722,7 @@ class Fit:
         means = self._parts(self.privacy).means
         assert means is not None
         of_center = self._sums_of_means(means).deviation / (self.rows * self.mechanism.units.rows)
-        level_noise = np.hypot(math.sqrt(level.variance), of_center * errors)
+        level_noise = np.hypot(np.sqrt(level.variance), of_center * errors)
         return {"constant": -center, "level": level.mean, "level_noise": level_noise}
 
     def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
@@ -717,17 +787,17 @@ class Fit:
         own = self.shares
         powers = len(own.powers)
         shares = [own.means, own.row_sizes, own.moments, own.whitened_moments, own.steps]
-        shares += [own.last_sizes, own.mean_residual, own.squares]
+        shares += [own.last_sizes, own.mean_residual, own.squares, own.excess]
         shares += [own.whitened_sizes] * powers + [own.sizes] * own.n_sizes
         each = iter(parts_of(privacy, [share for share in shares if share > 0.0]))
         found = [next(each) if share > 0.0 else None for share in shares]
-        known = [part for part in found[8:] if part is not None]
+        known = [part for part in found[9:] if part is not None]
         row_sizes, steps, last_sizes = found[1], found[4], found[5]
         assert row_sizes is not None
         assert steps is not None
         return Parts(
             found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
-            found[6], found[7],
+            found[6], found[7], found[8],
         )  # fmt: skip
 
 
@@ -746,7 +816,7 @@ class _FewPeople(Fit):
         how = descent.few_steps(len(theta), self.rows, most=mechanism.most, asked=mechanism.n_steps)
         clip = yield from self._mean_size(of_size, self._step(theta, coordinates, longest), longest)
         descent_of = coordinates, longest, how, Position.start(theta), _CLIPPED_OF_FEW
-        position = yield from self._descend(of_steps, (), *descent_of, clip)
+        position, _ = yield from self._descend(of_steps, (), *descent_of, Clipped(clip))
         found = descent.last_of(position, how)
         solved = self._solved(found, coordinates)
 
@@ -802,6 +872,7 @@ class Parts(NamedTuple):
     last_sizes: Privacy | None
     mean_residual: Privacy | None
     squares: Privacy | None
+    excess: Privacy | None
 
 
 #: Range of clips with a grid for sums of residuals.

@@ -101,6 +101,8 @@ class Schedule(NamedTuple):
     last_sizes: float
     mean_residual: float
     squares: float
+    #: Of what exceeds the clip of steps.
+    excess: float
 
     @property
     def powers(self) -> tuple[float, ...]:
@@ -110,6 +112,9 @@ class Schedule(NamedTuple):
 
 # Noise in the mean residual, relative to the clip of residuals, that is paid for.
 _LEVEL = 0.03
+# Shares of the excess of residuals: the least, for a feature by people times mu^2, and the most; the more of these, the
+# more is the error that of sampling, and not that of steps.
+_EXCESS, _EXCESS_BY_PEOPLE, _MOST_EXCESS = 0.04, 4e-4, 0.2
 # Shares of the histograms of residual parts, each, and how many there are where they tell.
 _SIZES, _MOST_SIZES = 0.015, 3
 
@@ -132,10 +137,11 @@ def schedule(people: float, mu: float, features: int, *, constant: bool, squares
         last_sizes=0.02,
         mean_residual=min(max((2.0 / (_LEVEL * people * mu)) ** 2, 0.05), 0.3) if constant else 0.0,
         squares=0.02 if squares else 0.0,
+        excess=min(max(_EXCESS_BY_PEOPLE * people * mu**2 / features, _EXCESS), _MOST_EXCESS) if weight > 0.0 else 0.0,
     )
     powers = len(shares.powers)
     once = shares.means + shares.row_sizes + shares.moments + shares.whitened_moments
-    last = shares.last_sizes + shares.mean_residual + shares.squares
+    last = shares.last_sizes + shares.mean_residual + shares.squares + shares.excess
     return shares._replace(steps=1.0 - once - last - powers * shares.whitened_sizes - shares.n_sizes * shares.sizes)
 
 
@@ -256,6 +262,13 @@ class Coordinates:
         values, vectors = linalg.eigh(self.xx)
         least = _EIGENVALUE_FLOOR * self.noise * math.sqrt(len(self.whitening))
         found: FloatArray = (vectors * np.maximum(values, max(least, _TINY))) @ vectors.T
+        return found
+
+    def ridged_inverse(self) -> FloatArray:
+        """Return the inverse of X'X and the ridge of the final estimate."""
+        values, vectors = linalg.eigh(self.xx)
+        ridge = _LAST_RIDGE * _STEP_RIDGE * self.noise * math.sqrt(len(self.whitening))
+        found: FloatArray = (vectors / np.maximum(np.maximum(values, 0.0) + ridge, _TINY)) @ vectors.T
         return found
 
     def as_summed(self, theta: FloatArray, rows: float, outcomes: float) -> FloatArray:
@@ -488,14 +501,6 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
     """Return the least-squares coefficients after adding a ridge to X'X."""
     factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
-
-
-def moved_by_clip(
-    of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
-) -> FloatArray:
-    """Return how far clipping moved the steps' constant: its distance from a mean of residuals, without their noise."""
-    squares = (of_residuals - of_steps) ** 2 - variance_of_steps - variance_of_residuals
-    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def constant(

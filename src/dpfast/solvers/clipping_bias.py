@@ -1,0 +1,155 @@
+"""The bias of least squares whose residuals are clipped, from a released sum of what exceeds the clip.
+
+At the fixed point of clipped steps the sum of p clip(r)' is 0, p a row and r its residuals. So X'X times the distance
+to least squares is the sum of the excess, p (r - clip(r))'. It is released up to a second, larger clip. What is beyond
+that is extrapolated: sizes of parts above the first clip are taken as lognormal, of a spread that is fitted to their
+released counts. Costs and counts have such tails about, and normal outcomes shorter ones.
+
+The bias has a prior of unknown size (empirical Bayes; Morris 1983): none, or normal in the constant, of up to the size
+that it has if all of the excess has one sign. Skew moves the constant. Where the spread grows or falls with the mean it
+moves coefficients along themselves, by a multiple of that: for rows of an elliptical law the mean excess given the row
+depends on its prediction alone, and so does its sum times rows (Brillinger 1982). Other directions have a prior of a
+part of that size, for rows of other laws. The posterior mean is added to the estimate, and the posterior covariance to
+its error.
+
+Constants were chosen on tables of 3,000 and 10,000 people and five features at epsilon 1 and 3, with outcomes that are
+lognormal, negative binomial, zero-inflated and normal, or have lognormal errors.
+
+References
+----------
+Brillinger, D. (1982). A generalized linear model with "Gaussian" regressor variables. A Festschrift for Erich L.
+Lehmann.
+Morris, C. (1983). Parametric empirical Bayes inference: theory and applications. JASA 78.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, special
+
+from dpfast._arrays import FloatArray
+from dpfast.solvers.averaged_descent import Coordinates, Found
+
+# The share of people beyond the second clip, over that beyond the first.
+FEWER = 1.0 / 8.0
+# Spreads of logarithms of sizes that are tried, and the prior of their logarithm; and how many people, over those
+# aimed at, may be beyond the first clip.
+_SPREADS, _USUAL_SPREAD, _UNSURE, _BEYOND = np.geomspace(0.4, 2.0, 60), 1.1, 0.4, (0.3, 1.5)
+# Coefficients along themselves lose more beyond the second clip than the constant: powers of the same factor. All of
+# what is extrapolated is uncertain.
+_POWER, _UNCERTAIN = 1.5, 1.0
+# Of no bias, the probability; its squares tried, over the largest; of coefficients along themselves its multiple, and
+# deviation from that; and in other directions its size, over that in the constant.
+_NONE, _SQUARES = 0.35, np.exp2([-8.0, -6.0, -4.0, -2.0, 0.0])
+_ALONG, _APART, _OTHERS = (-0.5, 0.0, 0.5, 1.0, 1.5), 0.3, (0.0, 0.2, 0.5)
+
+
+class Tail(NamedTuple):
+    """The second clip, the mean excess over the first as a multiple of that up to it, and that mean itself."""
+
+    clip: float
+    factor: float
+    mean: float
+
+
+def tail(counts: FloatArray, deviation: float, edges: FloatArray, clip: float, share: float, people: float) -> Tail:
+    """Fit the sizes of parts beyond a clip that a share of the people exceed.
+
+    `counts[i]`, with noise, is of sizes from `edges[i]` to the next one, the last of all beyond.
+    """
+    quantiles = special.ndtri([1.0 - share, 1.0 - share * FEWER])
+    seen = edges >= min(clip, edges[-1])
+    steps = np.log(np.maximum(edges[seen] / clip, 1.0)) / _SPREADS[:, None]
+    expected = -people * np.diff(special.ndtr(-(quantiles[0] + steps)), append=0.0)
+    squares = np.sum(expected**2, axis=1)
+    scales = np.clip(expected @ counts[seen] / np.maximum(squares, 1e-300), *_BEYOND)
+    misfits = np.sum((counts[seen] - scales[:, None] * expected) ** 2, axis=1) / deviation**2
+    misfits += (np.log(_SPREADS / _USUAL_SPREAD) / _UNSURE) ** 2
+    weights = np.exp(-0.5 * (misfits - np.min(misfits)))
+    spread = math.exp(float(np.log(_SPREADS) @ weights) / float(np.sum(weights)))
+    ratios = np.exp(spread * (quantiles - quantiles[0]))
+    # E (z - c)+ of a lognormal z, over the first c: as the price of an option.
+    mean = math.exp(spread**2 / 2.0 - spread * quantiles[0])
+    first, second = mean * special.ndtr(spread - quantiles) - ratios * special.ndtr(-quantiles)
+    return Tail(clip * float(ratios[1]), float(first / (first - second)), clip * float(first))
+
+
+class Excess(NamedTuple):
+    """The released sum of the excess (k, l), the standard deviation of its noise, and its tail; in units."""
+
+    total: FloatArray
+    deviation: float
+    factor: float
+    mean: float
+
+
+class Corrected(NamedTuple):
+    """Coefficients (k, l) without the bias of clipping, and the covariance (l, k, k) of what may be left of it."""
+
+    theta: FloatArray
+    covariance: FloatArray
+
+
+def corrected(
+    found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float
+) -> Corrected:
+    """Add the expected bias to each outcome's coefficients; `level` is another estimate of a constant."""
+    size, constant = len(found.theta), coordinates.constant
+    factors = np.full(size, excess.factor**_POWER)
+    factors[size - constant :] = excess.factor
+    solve = factors[:, None] * coordinates.ridged_inverse()
+    seen, noise = solve @ excess.total, excess.deviation**2 * solve @ solve.T
+    theta, covariances = found.theta.copy(), []
+    for outcome, own in enumerate(found.theta.T):
+        basis = _basis(own, constant=constant)
+        bias, variances = basis.T @ seen[:, outcome], np.einsum("ij,ik,kj->j", basis, noise, basis)
+        if constant:
+            other = level_variance + float(found.covariance[-1, -1])
+            bias[0] = (bias[0] * other + (level[outcome] - own[-1]) * variances[0]) / (other + variances[0])
+            variances[0] *= other / (other + variances[0])
+        mean, covariance = _posterior(bias, variances, 1 + constant, excess.mean**2 / size)
+        covariance += (_UNCERTAIN * (1.0 - 1.0 / excess.factor)) ** 2 * np.outer(mean, mean)
+        theta[:, outcome] += basis @ mean
+        covariances.append(basis @ covariance @ basis.T)
+    return Corrected(theta, np.array(covariances))
+
+
+def _basis(own: FloatArray, *, constant: bool) -> FloatArray:
+    """Return orthonormal columns: the constant, if there is one; the coefficients; others."""
+    size = len(own)
+    leading = [np.eye(size)[-1]] if constant else []
+    leading.append(own * (np.arange(size) < size - constant))
+    basis = np.asarray(linalg.qr(np.column_stack([*leading, np.eye(size)]), mode="economic")[0], np.float64)
+    for place, direction in enumerate(leading):
+        basis[:, place] *= 1.0 if basis[:, place] @ direction >= 0.0 else -1.0
+    return basis
+
+
+def _posterior(
+    bias: FloatArray, variances: FloatArray, n_leading: int, largest: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree."""
+    scales = np.meshgrid(_SQUARES * largest, _ALONG, np.square(_OTHERS), indexing="ij")
+    squares, along, others = (np.append(0.0, scale.ravel()) for scale in scales)
+    weights = np.append(_NONE, np.full(len(squares) - 1, (1.0 - _NONE) / (len(squares) - 1)))
+    of_leading = np.column_stack([np.ones_like(along), along])[:, 2 - n_leading :]
+    prior = np.einsum("m,mi,mj->mij", squares, of_leading, of_leading)
+    prior[:, -1, -1] += _APART**2 * squares
+    leading, rest = np.split(bias, [n_leading])
+    own, free = np.split(variances, [n_leading])
+    total, priors = prior + np.diag(own), np.outer(squares * others, np.ones_like(rest))
+    gain, kept = prior @ np.linalg.inv(total), priors / (priors + free)
+    logs = np.log(weights) - 0.5 * np.log(np.linalg.det(total / own)) - 0.5 * np.sum(np.log1p(priors / free), axis=1)
+    logs -= 0.5 * np.einsum("i,mij,j->m", leading, np.linalg.inv(total), leading)
+    logs -= 0.5 * np.sum(rest**2 / (priors + free), axis=1)
+    weights = np.exp(logs - np.max(logs))
+    weights /= np.sum(weights)
+    means = np.hstack([gain @ leading, kept * rest])
+    mean = weights @ means
+    covariance = ((means - mean).T * weights) @ (means - mean)
+    covariance[:n_leading, :n_leading] += np.einsum("m,mij->ij", weights, prior - gain @ prior)
+    covariance[n_leading:, n_leading:] += np.diag(weights @ (kept * free))
+    return mean, covariance

@@ -1,0 +1,141 @@
+"""The bias of clipped residuals, from sums of what the clip cuts off."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpfast.solvers import averaged_descent as descent
+from dpfast.solvers.averaged_descent import Coordinates, Found
+from dpfast.solvers.clipping_bias import FEWER, Excess, corrected, tail
+
+EDGES = np.exp2(np.arange(-20, 13) / 2.0)
+N = 10_000.0
+
+
+def counted(spread, people=1e6):
+    """Counts of lognormal sizes, from each edge to the next."""
+    above = people * stats.lognorm(spread).sf(EDGES)
+    return -np.diff(above, append=0.0)
+
+
+@pytest.mark.parametrize("spread", [0.5, 0.9, 1.4])
+@pytest.mark.parametrize("share", [0.03, 0.13, 0.3])
+def test_the_tail_of_lognormal_sizes_is_found(spread, share):
+    law = stats.lognorm(spread)
+    clip = law.isf(share)
+    found = tail(counted(spread), 10.0, EDGES, clip, share, 1e6)
+    assert found.clip == pytest.approx(law.isf(share * FEWER), rel=0.05)
+    mean = integrate.quad(law.sf, clip, math.inf)[0]
+    up_to_clip = integrate.quad(law.sf, clip, law.isf(share * FEWER))[0]
+    assert found.mean == pytest.approx(mean, rel=0.1)
+    assert found.factor == pytest.approx(mean / up_to_clip, rel=0.05)
+
+
+@pytest.mark.parametrize("clip", [1e-6, 1.0, 1e9])
+def test_any_counts_have_a_tail(clip):
+    rng = np.random.default_rng(0)
+    for deviation in (1.0, 1e9):
+        found = tail(deviation * rng.normal(size=len(EDGES)), deviation, EDGES, clip, 0.2, N)
+        assert found.clip > clip
+        assert found.factor > 1.0
+        assert 0.0 < found.mean < math.inf
+
+
+def coordinates(features, constant, noise=1.0):
+    return replace(
+        Coordinates.plain(np.zeros(features), math.sqrt(features), N, constant=constant),
+        xx=N * np.eye(features + constant),
+        noise=noise,
+    )
+
+
+def found_at(theta, deviation=1e-3):
+    size = len(theta)
+    return Found(theta, deviation**2 * np.eye(size), np.zeros((size, size)), np.eye(size))
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("outcomes", [1, 3])
+@pytest.mark.parametrize("features", [1, 4])
+def test_a_bias_far_above_the_noise_is_taken_off(constant, outcomes, features):
+    rng = np.random.default_rng(1)
+    theta = rng.normal(size=(features + constant, outcomes))
+    bias = 0.3 * theta
+    measured = Excess(N * bias, 1e-4 * N, 1.0, 1.0)
+    told = corrected(found_at(theta), coordinates(features, constant), measured, (theta + bias)[-1], 1e-8)
+    np.testing.assert_allclose(told.theta, theta + bias, atol=3e-3)
+    assert told.covariance.shape == (outcomes, features + constant, features + constant)
+    assert np.abs(told.covariance).max() < 1e-5
+    # What is extrapolated counts as uncertain.
+    more = corrected(found_at(theta), coordinates(features, constant), measured._replace(factor=1.2), theta[-1], 1e8)
+    lead = theta[:features, 0]
+    assert np.trace(more.covariance[0]) > 100.0 * np.trace(told.covariance[0])
+    assert (more.theta - theta)[:features, 0] @ lead > 1.1 * (told.theta - theta)[:features, 0] @ lead
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
+    rng = np.random.default_rng(2)
+    errors, allowed = [], []
+    theta = rng.normal(size=(5 + constant, 1))
+    for _ in range(200):
+        total = 1e-2 * N * rng.normal(size=theta.shape)
+        level = theta[-1] + 1e-2 * rng.normal(size=1)
+        told = corrected(found_at(theta), coordinates(5, constant), Excess(total, 1e-2 * N, 1.0, 0.1), level, 1e-4)
+        errors.append(np.sum((told.theta - theta) ** 2))
+        allowed.append(np.trace(told.covariance[0]))
+    noise = 1e-4 * len(theta)
+    assert np.mean(errors) < 0.1 * noise
+    assert np.mean(errors) < np.mean(allowed) < 0.6 * noise
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.1])
+def test_posterior_limits_hold_nine_times_in_ten_for_biases_about_as_assumed(skew):
+    rng = np.random.default_rng(3)
+    theta = np.append(rng.normal(size=4), 0.3)[:, None]
+    own = theta[:4, 0] / np.linalg.norm(theta[:4])
+    inside = []
+    for _ in range(300):
+        size = skew * rng.choice([0.25, 0.5, 1.0]) * rng.normal() / math.sqrt(5)
+        bias = np.append(size * rng.choice([0.0, 0.5, 1.0]) * own, size)
+        noisy = bias + 0.01 * rng.normal(size=5)
+        told = corrected(
+            found_at(theta), coordinates(4, True), Excess(N * noisy[:, None], 0.01 * N, 1.0, skew), [9.0], 1e9
+        )
+        for direction in (np.eye(5)[-1], np.append(own, 0.0)):
+            off = direction @ (told.theta[:, 0] - theta[:, 0] - bias)
+            inside.append(off**2 <= 1.96**2 * direction @ told.covariance[0] @ direction + 1e-12)
+    assert np.mean(inside) > 0.88
+
+
+def test_clipped_steps_on_skewed_outcomes_end_at_least_squares():
+    """Costs, whose spread grows with their mean: the fixed point of clipped steps, and the exact excess there."""
+    rng = np.random.default_rng(4)
+    x = np.column_stack([rng.normal(size=(20_000, 2)), np.ones(20_000)])
+    y = np.exp(x @ [0.4, -0.3, 0.0] + 0.6 * rng.normal(size=20_000))
+    exact, theta = np.linalg.lstsq(x, y)[0], np.zeros(3)
+    lengths, share = np.linalg.norm(x, axis=1), 0.13
+    for _ in range(60):
+        r = y - x @ theta
+        sizes = lengths * np.abs(r)
+        clip = np.quantile(sizes, 1.0 - share)
+        theta = theta + np.linalg.solve(x.T @ x, x.T @ (r * np.minimum(1.0, clip / sizes)))
+    counts = np.histogram(sizes, np.append(EDGES, math.inf))[0].astype(float)
+    told = tail(counts, 20.0, EDGES, clip, share, 20_000.0)
+    excess = x.T @ (r * (np.minimum(1.0, told.clip / sizes) - np.minimum(1.0, clip / sizes)))
+    here = replace(coordinates(2, True), xx=x.T @ x)
+    measured = Excess(excess[:, None], 20.0, told.factor, told.mean)
+    better = corrected(found_at(theta[:, None]), here, measured, exact[-1:], 1e9).theta[:, 0]
+    assert np.abs(theta - exact).max() > 0.1
+    assert np.abs(better - exact).max() < 0.25 * np.abs(theta - exact).max()
+
+
+def test_the_ridge_of_the_final_estimate_keeps_directions_below_the_noise_where_they_are():
+    here = replace(coordinates(2, False, noise=10.0), xx=np.diag([1e4, -5.0]))
+    inverse = here.ridged_inverse()
+    assert inverse[0, 0] == pytest.approx(1e-4, rel=0.01)
+    assert 0.0 < inverse[1, 1] <= 1.0 / (2.0 * 10.0 * math.sqrt(2.0)) * (1.0 + 1e-12)
+    assert descent.inverse(inverse)[1, 1] > 0.0
