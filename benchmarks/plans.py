@@ -6,8 +6,8 @@
 Prints a line a cell: the measured error of predictions over the planned one, for true guesses of spreads and R^2, that
 error over the outcomes' standard deviation, and the share of fits that warned. Then the share of cells within 1.5 times
 the plan; and how often fits warned that lost more than 1.25 of the warned share of the signal, and less than 0.8 of it.
-Constants were chosen on the tables called tuned. Of panels the error is what privacy adds to the mean square, as a root,
-over the signal's root mean square.
+Constants were chosen on the tables called tuned. Of panels the error is what privacy adds to the mean square error, as
+a root, over the signal's root mean square.
 """
 
 from __future__ import annotations
