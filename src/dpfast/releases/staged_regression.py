@@ -430,7 +430,8 @@ class Fit:
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
         lengths, seen = yield from self._lengths("sizes of rows", parts.row_sizes, self._map(center), longest * own)
-        return lengths.times(1.0 / own)._replace(longest=longest if seen is None else min(seen / own, longest))
+        found = longest if seen is None else min(max(seen, _SHORTEST_ROW) / own, longest)
+        return lengths.times(1.0 / own)._replace(longest=found)
 
     def _lengths(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
@@ -875,6 +876,8 @@ class Parts(NamedTuple):
     excess: Privacy | None
 
 
+#: Least norm of rows whose moments have a grid.
+_SHORTEST_ROW = 2.0**-230
 #: Range of clips with a grid for sums of residuals.
 _SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 

@@ -38,6 +38,10 @@ FEWER = 1.0 / 8.0
 # Spreads of logarithms of sizes that are tried, and the prior of their logarithm; and how many people, over those
 # aimed at, may be beyond the first clip.
 _SPREADS, _USUAL_SPREAD, _UNSURE, _BEYOND = np.geomspace(0.4, 2.0, 60), 1.1, 0.4, (0.3, 1.5)
+# Least share of people beyond the first clip, and noise in counts; and largest counts, over people and noise.
+_LEAST_SHARE, _LEAST_NOISE, _MOST_PEOPLE, _MOST_NOISE = 1e-9, 1e-3, 4.0, 40.0
+# Over the larger of what a bias may be and of its noise: the largest that is seen, and the least variance.
+_FARTHEST, _EXACT, _TINY = 1e6, 1e-16, 1e-300
 # Coefficients along themselves lose more beyond the second clip than the constant: powers of the same factor. All of
 # what is extrapolated is uncertain.
 _POWER, _UNCERTAIN = 1.5, 1.0
@@ -60,6 +64,10 @@ def tail(counts: FloatArray, deviation: float, edges: FloatArray, clip: float, s
 
     `counts[i]`, with noise, is of sizes from `edges[i]` to the next one, the last of all beyond.
     """
+    # Whatever was drawn, and for however few: numbers stay in range.
+    share, deviation = max(share, _LEAST_SHARE), max(deviation, _LEAST_NOISE)
+    most = max(_MOST_PEOPLE * people, _MOST_NOISE * deviation)
+    counts = np.clip(counts, -most, most)
     quantiles = special.ndtri([1.0 - share, 1.0 - share * FEWER])
     seen = edges >= min(clip, edges[-1])
     steps = np.log(np.maximum(edges[seen] / clip, 1.0)) / _SPREADS[:, None]
@@ -101,7 +109,7 @@ def corrected(
     factors = np.full(size, excess.factor**_POWER)
     factors[size - constant :] = excess.factor
     solve = factors[:, None] * coordinates.ridged_inverse()
-    seen, noise = solve @ excess.total, excess.deviation**2 * solve @ solve.T
+    seen, noise = solve @ excess.total, (excess.deviation * solve) @ (excess.deviation * solve).T
     theta, covariances = found.theta.copy(), []
     for outcome, own in enumerate(found.theta.T):
         basis = _basis(own, constant=constant)
@@ -132,6 +140,9 @@ def _posterior(
     bias: FloatArray, variances: FloatArray, n_leading: int, largest: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree."""
+    unit = math.sqrt(max(largest, float(np.max(variances)), _TINY))
+    bias = np.clip(bias / unit, -_FARTHEST, _FARTHEST)
+    variances, largest = np.maximum(variances / unit**2, _EXACT), max(largest / unit**2, _EXACT)
     scales = np.meshgrid(_SQUARES * largest, _ALONG, np.square(_OTHERS), indexing="ij")
     squares, along, others = (np.append(0.0, scale.ravel()) for scale in scales)
     weights = np.append(_NONE, np.full(len(squares) - 1, (1.0 - _NONE) / (len(squares) - 1)))
@@ -152,4 +163,4 @@ def _posterior(
     covariance = ((means - mean).T * weights) @ (means - mean)
     covariance[:n_leading, :n_leading] += np.einsum("m,mij->ij", weights, prior - gain @ prior)
     covariance[n_leading:, n_leading:] += np.diag(weights @ (kept * free))
-    return mean, covariance
+    return unit * mean, unit**2 * covariance
