@@ -53,6 +53,7 @@ def bin_of(exponent):
         {"longest": 0.1, "link": "softmax"},
         {"link": "huber", "bend": (0.7, 0.3)},
         {"longest": 0.4, "link": "quantile", "bend": (0.9, 2.0)},
+        {"longest": 0.4, "link": "poisson", "bend": (2.0, 0.5)},
     ],
     ids=lambda options: "-".join(map(str, options.values())) or "plain",
 )
@@ -251,7 +252,7 @@ def test_the_largest_lanes_are_moved_in_time():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("link", ["identity", "logistic", "softmax", "huber", "quantile"])
+@pytest.mark.parametrize("link", ["identity", "logistic", "softmax", "huber", "quantile", "poisson"])
 def test_rows_may_lie_anyhow_in_memory(dtype, link):
     rng = np.random.default_rng(3)
     step = step_of(rng, 9, 3, whitened=True, constant=True, link=link)

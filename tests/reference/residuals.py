@@ -89,7 +89,7 @@ def _lightened(step, p, z, outcomes):
     if squared > step.longest * step.longest:
         factor = step.longest / math.sqrt(squared)
         p = [entry * factor for entry in p]
-        r = r if step.link in ("huber", "quantile") else [entry * factor for entry in r]
+        r = r if step.link in ("huber", "quantile", "poisson") else [entry * factor for entry in r]
     if step.beyond > 0.0:
         size = math.sqrt(_squared(p) * _squared(r))
         factor = 1.0 - step.beyond / size if size > step.beyond else 0.0
@@ -135,12 +135,23 @@ def _quantile(outcomes, z, level, width):
     return [(level - 0.5) + u * (0.75 - 0.25 * u * u) for u in scaled]
 
 
+def _poisson(outcomes, z, largest, start):
+    def rate(margin):
+        beyond = margin - start
+        rest = max(1.0 - 1.5 * beyond, 0.0)
+        bent = largest - (0.25 * largest) * (rest * rest)
+        return bent if beyond > 0.0 else (0.75 * largest) * exponential(beyond)
+
+    return [y - rate(margin) for y, margin in zip(outcomes, z, strict=True)]
+
+
 _RESIDUALS = {
     "identity": lambda outcomes, z, *_: [y - margin for y, margin in zip(outcomes, z, strict=True)],
     "logistic": _logistic,
     "softmax": _softmax,
     "huber": _huber,
     "quantile": _quantile,
+    "poisson": _poisson,
 }
 
 

@@ -16,7 +16,7 @@ from scipy import special
 from dpfast import io
 from dpfast.io.people import people
 from dpfast.kernels.columns import CodedBlock, CodeLayout
-from dpfast.solvers import SmoothedHuber, SmoothedQuantile
+from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import (
     Clip,
     ResidualStep,
@@ -65,6 +65,8 @@ def residuals(step, outcomes, z):
         r = -SmoothedHuber(*step.bend).derivative(z, outcomes)
     elif step.link == "quantile":
         r = -SmoothedQuantile(*step.bend).derivative(z, outcomes)
+    elif step.link == "poisson":
+        r = -PoissonLoss(step.bend[0]).derivative(z, outcomes)
     return r
 
 
@@ -106,10 +108,10 @@ def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, 
     np.testing.assert_array_equal(counts, np.histogram(sizes, edges)[0])
 
 
-@pytest.mark.parametrize("link", ["logistic", "softmax", "huber", "quantile"])
+@pytest.mark.parametrize("link", ["logistic", "softmax", "huber", "quantile", "poisson"])
 def test_links_leave_the_slopes_of_their_losses(link):
     rng = np.random.default_rng(14)
-    step = step_of(rng, link=link, bend=(0.7, 0.4))
+    step = step_of(rng, link=link, bend=(0.7, math.log(0.75 * 0.7) if link == "poisson" else 0.4))
     x, _ = table_of(rng)
     y = outcomes_of(rng, step.link, len(x))
     found = residual_sums(io.open_table(x, y), step, 100.0).products.to_float64()
@@ -123,6 +125,17 @@ def test_links_leave_the_slopes_of_their_losses(link):
     each = residuals(step, step.map_y(y), columns @ step.theta) ** 2
     held = each * np.minimum(1.0, 9.0 / np.maximum(np.linalg.norm(each, axis=1), 1e-9))[:, None]
     assert squares == pytest.approx(held.sum(axis=0), rel=1e-5)
+
+
+@pytest.mark.parametrize("length", [1.0, 1e30, 1e70])
+def test_rates_of_any_coefficients_are_from_0_to_the_largest(length):
+    x, y = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]]), np.array([[0.0], [3.0], [3.0], [0.0], [3.0]])
+    step = ResidualStep(
+        np.array([[length]]), RowMap(bound=2.0), RowMap(bound=3.0), link="poisson", bend=(3.0, math.log(0.75 * 3.0))
+    )
+    found = residual_sums(io.open_table(x, y), step, 50.0).products.to_float64().item()
+    expected = float(np.sum(x * (y - PoissonLoss(3.0).mean(length * x))))
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("link", ["logistic", "softmax"])

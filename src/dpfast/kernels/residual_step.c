@@ -7,9 +7,9 @@
  * adding 0 changes nothing.
  *
  * A row adds p r', p = W x or x, r = y - z or what the link makes of y and z, z = theta'x. Where p is longer than
- * `longest`, p is scaled onto it, and r by as much: the row and its outcomes count less, alike. Slopes of Huber's loss
- * and of quantiles are bounded, and stay. Where only what is beyond a length is summed, r is then multiplied by
- * 1 - beyond/(||p|| ||r||), or by 0. Exponentials and polynomials of links are of the processor's sums, products
+ * `longest`, p is scaled onto it, and r by as much: the row and its outcomes count less, alike. Slopes of Huber's loss,
+ * of quantiles and of counts are bounded, and stay. Where only what is beyond a length is summed, r is then multiplied
+ * by 1 - beyond/(||p|| ||r||), or by 0. Exponentials and polynomials of links are of the processor's sums, products
  * and quotients alone, in one order, so that they have the same bits everywhere too. Scaling p by a power of two and r
  * by its inverse changes nothing: p is brought to a length of 1 to 2 first, exactly. r is then multiplied by the smaller of what that asks for and of what brings ||p|| ||r|| to the clip, and both are rounded
  * to integers. Their squared norms are exact in doubles, being below 2^53 (a sum that passes 2^53 stays above it,
@@ -91,7 +91,7 @@ static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
         squared_p += *entry * *entry;
     }
     scratch->squared_p[row] = squared_p;
-    if (step->link == DPFAST_HUBER || step->link == DPFAST_QUANTILE)
+    if (step->link == DPFAST_HUBER || step->link == DPFAST_QUANTILE || step->link == DPFAST_POISSON)
         return;
     for (ptrdiff_t m = 0; m < step->n_outcomes; m++) {
         double *entry = scratch->r + m * scratch->block_rows + row;

@@ -7,8 +7,15 @@
 enum { DPFAST_X_MAPPED_TO_NAN = 1, DPFAST_Y_MAPPED_TO_NAN = 2, DPFAST_GROUP = 8 };
 
 /* What of outcomes y is left by z = theta'x: y - z; y_j sigmoid(-sign(y_j) z_j); y - (sum of y) softmax(z); minus the
- * slopes of Huber's loss and of a quantile's, both bent (dpfast.solvers). */
-enum { DPFAST_IDENTITY = 0, DPFAST_LOGISTIC = 1, DPFAST_SOFTMAX = 2, DPFAST_HUBER = 3, DPFAST_QUANTILE = 4 };
+ * slopes of Huber's loss, of a quantile's, and of counts, all bent (dpfast.solvers): those have bounds of their own. */
+enum {
+    DPFAST_IDENTITY = 0,
+    DPFAST_LOGISTIC = 1,
+    DPFAST_SOFTMAX = 2,
+    DPFAST_HUBER = 3,
+    DPFAST_QUANTILE = 4,
+    DPFAST_POISSON = 5
+};
 
 /* What rows are multiplied by and held to: public. */
 typedef struct {
@@ -18,12 +25,13 @@ typedef struct {
     ptrdiff_t n_outcomes, n_products; /* entries of r and of p */
     const double *theta;         /* n_outcomes by n_columns */
     int link;
-    double level, width;         /* Huber's threshold, or the quantile's level, and half the width of the bend */
+    double level, width;         /* Huber's threshold, or the quantile's level, and half the width of the bend; or the
+                                    largest rate of counts, and the z at which its bend begins */
     const double *whitening;     /* n_products by n_columns, or NULL where p is the row */
     const ptrdiff_t *theta_ends; /* columns beyond are 0, for each outcome, */
     const ptrdiff_t *ends;       /* and for each product */
     double longest;              /* norm of p onto which longer rows are scaled, and r by as much unless it is a slope's
-                                    that is bounded anyhow, Huber's or a quantile's; infinite for none */
+                                    that is bounded anyhow, from Huber's on; infinite for none */
     double beyond;               /* only what exceeds this length is left of p r' */
     double unit_p, unit_r;       /* units of the grids of p and r, in 1: powers of two */
     double row_length;           /* norm of r, in units, onto which that of a row with ||p|| = 1 is scaled */

@@ -31,6 +31,7 @@ cdef extern from "residual_step.h":
         DPFAST_SOFTMAX
         DPFAST_HUBER
         DPFAST_QUANTILE
+        DPFAST_POISSON
 
     ctypedef struct dpfast_residual_step:
         const dpfast_row_map* map_x
@@ -123,7 +124,7 @@ Y_NOT_FINITE = 2
 
 LINKS = {
     "identity": DPFAST_IDENTITY, "logistic": DPFAST_LOGISTIC, "softmax": DPFAST_SOFTMAX, "huber": DPFAST_HUBER,
-    "quantile": DPFAST_QUANTILE,
+    "quantile": DPFAST_QUANTILE, "poisson": DPFAST_POISSON,
 }
 
 # Columns of a block stay in the second-level cache.
@@ -148,12 +149,13 @@ cdef class ResidualRows:
         What rows are multiplied by.
     has_constant : bool
         Whether mapped rows are followed by a 1.
-    link : {"identity", "logistic", "softmax", "huber", "quantile"}
+    link : {"identity", "logistic", "softmax", "huber", "quantile", "poisson"}
         What residuals are; see `dpfast.statistics.residuals.ResidualStep`.
     longest : float
         Norm of products onto which those of longer rows are scaled.
     bend : tuple of float
-        Of "huber" its threshold, of "quantile" its level, and half the width of the bend.
+        Of "huber" its threshold, of "quantile" its level, and half the width of the bend; of "poisson" the largest rate,
+        and the z at which the bend begins.
     beyond : float
         Length that parts must exceed; the rest of them is summed.
     level : int, default -1

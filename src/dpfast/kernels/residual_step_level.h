@@ -130,6 +130,16 @@ static DPFAST_INLINE TARGET VECTOR LEVEL(quantile_residual)(VECTOR residual, dou
     return (level - 0.5) + u * (0.75 - 0.25 * u * u);
 }
 
+/* y less the rate: exp(z) up to three quarters of the largest, where the bend begins, and from there on a parabola of z
+ * over two thirds. z is capped before its exponential is taken, so that no rate is above the largest. */
+static DPFAST_INLINE TARGET VECTOR LEVEL(poisson_residual)(VECTOR y, VECTOR z, double largest, double start)
+{
+    VECTOR beyond = z - start, below = LEVEL(either)(beyond < ALL(0.0), beyond, ALL(0.0));
+    VECTOR rest = 1.0 - 1.5 * beyond, within = (0.75 * largest) * LEVEL(exponential)(below);
+    rest = LEVEL(either)(rest > ALL(0.0), rest, ALL(0.0));
+    return y - LEVEL(either)(beyond > ALL(0.0), largest - (0.25 * largest) * (rest * rest), within);
+}
+
 /* Turn z, in the columns of r, into residuals of the outcomes y. */
 static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_step *step, const double *y, double *r,
                                                        ptrdiff_t block_rows, ptrdiff_t n_padded)
@@ -147,6 +157,8 @@ static DPFAST_INLINE TARGET void LEVEL(take_residuals)(const dpfast_residual_ste
                 AT(r + at) = LEVEL(huber_residual)(AT(y + at) - AT(r + at), step->level, step->width);
             else if (step->link == DPFAST_QUANTILE)
                 AT(r + at) = LEVEL(quantile_residual)(AT(y + at) - AT(r + at), step->level, step->width);
+            else if (step->link == DPFAST_POISSON)
+                AT(r + at) = LEVEL(poisson_residual)(AT(y + at), AT(r + at), step->level, step->width);
             else
                 AT(r + at) = AT(y + at) - AT(r + at);
 }

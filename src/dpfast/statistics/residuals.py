@@ -67,7 +67,7 @@ _SHORTEST_RANGE, _LONGEST_RANGE = 64, 8_192
 _LONGEST_CODED_RANGE, _PRODUCTS_OF_CODES = 65_536, 64
 
 
-Link: TypeAlias = Literal["identity", "logistic", "softmax", "huber", "quantile"]
+Link: TypeAlias = Literal["identity", "logistic", "softmax", "huber", "quantile", "poisson"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,9 @@ class ResidualStep:
 
     With z = theta'x, residuals r of outcomes y are, by `link`, ``y - z``; ``y_j sigmoid(-sign(y_j) z_j)``, of classes
     +-w, w their weights (or 0), each outcome on its own; ``y - sum(y) softmax(z)`` of one outcome a class, w at that of
-    the row and 0 elsewhere; of "huber" and "quantile" each outcome's `SmoothedHuber` and `SmoothedQuantile` of
-    dpfast.solvers, whose threshold or level and width are `bend`: minus the derivative in z of squared, logistic,
-    cross-entropy, Huber's and quantile losses.
+    the row and 0 elsewhere; of "huber", "quantile" and "poisson" each outcome's `SmoothedHuber`, `SmoothedQuantile`
+    and `PoissonLoss` of dpfast.solvers, whose numbers are `bend`: minus the derivative in z of squared, logistic,
+    cross-entropy, Huber's, quantile and Poisson losses.
 
     Whatever the maps let through must not overflow: ValueError if the declared bounds cannot rule that out.
     """
@@ -90,7 +90,8 @@ class ResidualStep:
     constant: bool = False  # whether rows are followed by a 1
     link: Link = "identity"
     longest: float = math.inf  # norm of p beyond which a row has less weight
-    bend: tuple[float, float] = (1.0, 1.0)  # of "huber": threshold and width; of "quantile": level and width
+    # Of "huber": threshold and width; of "quantile": level and width; of "poisson": largest rate and start of the bend.
+    bend: tuple[float, float] = (1.0, 1.0)
     beyond: float = 0.0  # only what exceeds this length is left of p r'
 
     def __post_init__(self) -> None:
