@@ -22,7 +22,7 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.solvers.bounds import LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
+from dpfast.solvers.bounds import USUAL, Caution, LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
 from dpfast.statistics.sizes import Sizes
 
 #: Share of the budget, if bounds are found within it.
@@ -34,6 +34,9 @@ FEW = 0.01
 _SEEN_TOGETHER, _LIKELY = 4, 3.0
 #: Half-octaves below a declared bound among which a smaller one is looked for.
 _TOLD_APART = 40
+#: For the bound of counts. None of them may be clipped, so any noise above the last one raises it: with the usual
+#: caution a ninth of the bounds were more than twice the median one, and with this a hundredth are.
+OF_COUNTS = Caution(1e-4, 2, 1.5)
 
 
 class FoundBounds(NamedTuple):
@@ -67,6 +70,7 @@ class Lowered(NamedTuple):
     least: float = 0.0
     #: The bound over the size that is found.
     room: float = 1.0
+    caution: Caution = USUAL
 
     @property
     def sizes(self) -> Sizes:
@@ -145,7 +149,7 @@ class NoisySizes:
 
     def _lowered(self, counted: WithoutZeros, declared: Lowered) -> float:
         """Return the largest size with few people beyond it; the declared bound if it is as likely noise."""
-        found = self._last(counted, declared.share)
+        found = self._last(counted, declared.share, declared.caution)
         seen = counted.counts[max(0, found.place - _SEEN_TOGETHER + 1) : found.place + 1]
         if not found.is_certain and float(seen.sum()) < _LIKELY * self.noise.deviation * math.sqrt(len(seen)):
             return declared.bound
@@ -179,8 +183,15 @@ class NoisySizes:
     def _without_zeros(self, histogram: FloatArray, people: int | None, zero: int = 0) -> WithoutZeros:
         return without_zeros(histogram, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
 
-    def _last(self, counted: WithoutZeros, share: float = FEW) -> LastBin:
-        return last_bin(counted.counts, self.noise.deviation, share=share, people=counted.people, heavy=self._is_heavy)
+    def _last(self, counted: WithoutZeros, share: float = FEW, caution: Caution = USUAL) -> LastBin:
+        return last_bin(
+            counted.counts,
+            self.noise.deviation,
+            share=share,
+            people=counted.people,
+            heavy=self._is_heavy,
+            caution=caution,
+        )
 
     def _last_of_side(self, counted: WithoutZeros, place: int, zero: int, reach: int) -> int:
         return last_of_side(counted.counts, place, zero, reach, self.noise.deviation, share=FEW, people=counted.people)

@@ -25,12 +25,23 @@ from scipy.special import ndtri
 from dpfast._arrays import FloatArray
 
 _RUNS = (1, 2, 4, 8)
-#: How often noise alone may raise a bound without limit.
-_FALSE_ALARM = 1e-3
-#: Bins next above a bound that may raise it.
-_NEXT = 4
+#: Bins that are added up if nothing is above the noise.
+_GUESSED = 4
 #: Half-octaves of sizes that count beside the largest one; those below are about 0 to it.
 _BESIDE = 8
+
+
+class Caution(NamedTuple):
+    """How sure it must be that there are people above a bound."""
+
+    #: How often noise alone may raise it without limit.
+    false_alarm: float = 1e-3
+    #: Bins next above it that may raise it, and the standard deviations of noise that people in them exceed.
+    next_bins: int = 4
+    exceeded: float = 1.0
+
+
+USUAL = Caution()
 
 
 class LastBin(NamedTuple):
@@ -42,7 +53,13 @@ class LastBin(NamedTuple):
 
 
 def last_bin(
-    counts: FloatArray, deviation: float, *, share: float, people: float | None = None, heavy: bool = False
+    counts: FloatArray,
+    deviation: float,
+    *,
+    share: float,
+    people: float | None = None,
+    heavy: bool = False,
+    caution: Caution = USUAL,
 ) -> LastBin:
     """Find the last bin that is needed if a share of the people may be clipped.
 
@@ -58,6 +75,8 @@ def last_bin(
         Number of people; by default the sum of the noisy counts.
     heavy : bool
         Whether the noise is Laplace, and not Gaussian.
+    caution : Caution
+        How sure it must be that people are above the bound.
     """
     few = share * max(0.0, float(counts.sum()) if people is None else people)
     n_bins = len(counts)
@@ -65,16 +84,16 @@ def last_bin(
     below = np.concatenate([[0.0], np.cumsum(counts)])
     last = -1
     for length in runs:
-        limit = few + deviation * _beyond_noise(length, _FALSE_ALARM / (n_bins * len(runs)), heavy)
+        limit = few + deviation * _beyond_noise(length, caution.false_alarm / (n_bins * len(runs)), heavy)
         beyond = np.flatnonzero(below[length:] - below[:-length] > limit)
         last = max(last, int(beyond[-1]) if len(beyond) else -1)
     is_certain = last >= 0
     if not is_certain:
-        longest = min(_NEXT, n_bins)
+        longest = min(_GUESSED, n_bins)
         last = int(np.argmax(below[longest:] - below[:-longest])) + longest - 1
     while last + 1 < n_bins:
-        end = min(last + 1 + _NEXT, n_bins)
-        if below[end] - below[last + 1] <= few + deviation * math.sqrt(end - last - 1):
+        end = min(last + 1 + caution.next_bins, n_bins)
+        if below[end] - below[last + 1] <= few + caution.exceeded * deviation * math.sqrt(end - last - 1):
             break
         last += 1
     return LastBin(last, is_certain)
@@ -149,7 +168,7 @@ def without_zeros(
     return WithoutZeros(
         others,
         max(total - zeros, 0.0) if are_most else total,
-        zeros > deviation * _beyond_noise(1, _FALSE_ALARM, heavy),
+        zeros > deviation * _beyond_noise(1, USUAL.false_alarm, heavy),
     )
 
 
