@@ -88,9 +88,14 @@ FITS = {
         10.0, loss=SmoothedHuber(1.0, 2.0**-7), constraint=Box(1.0), penalty=ElasticNet(0.1, 0.2)
     ),
     "a quantile": regression(loss="quantile", method="objective"),
-    "counts": regression(loss="poisson", fit_intercept=True),
-    "counts, of which a smaller bound is found": regression(loss="poisson", bound_y=20.0, fit_intercept=True),
-    "counts with standard errors": regression(loss="poisson", fit_intercept=True, inference=True),
+    "counts": regression(loss="poisson", method="objective", fit_intercept=True),
+    "counts, of which a smaller bound is found": regression(
+        loss="poisson", method="objective", bound_y=20.0, fit_intercept=True
+    ),
+    "counts by descent": regression(10.0, loss="poisson", method="gradient", fit_intercept=True, any_order=True),
+    "counts by descent, with standard errors": regression(
+        10.0, loss="poisson", method="gradient", fit_intercept=True, inference=True, any_order=True
+    ),
     "a quantile by descent, with standard errors": regression(
         10.0, loss="quantile", method="gradient", inference=True, any_order=True
     ),
@@ -115,6 +120,9 @@ FITS = {
     ),
     "a quantile of people by descent, within bounds that are found": of_people(
         regression(loss="quantile", method="gradient", bound_x="private", bound_y="private").estimator, releases=None
+    ),
+    "counts of people by descent": of_people(
+        regression(20.0, loss="poisson", method="gradient", fit_intercept=True).estimator, releases=None
     ),
     "two classes of people by descent": of_people(
         classification(method="gradient", fit_intercept=True).estimator, two_classes, releases=None

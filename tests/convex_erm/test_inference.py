@@ -152,7 +152,8 @@ def test_two_classes_descend_where_they_can_and_regression_as_before():
     """By default: Gaussian steps share mu with the sums."""
     assert quietly(classifier(), *labelled(300)).method_ == "gradient"
     assert quietly(classifier(delta=0.0), *labelled(300)).method_ == "objective"
-    assert quietly(regressor(loss="poisson"), *outcomes(300, LOSSES["counts"])).method_ == "objective"
+    assert quietly(regressor(loss="poisson"), *outcomes(300, LOSSES["counts"])).method_ == "gradient"
+    assert quietly(regressor(loss="poisson", delta=0.0), *outcomes(300, LOSSES["counts"])).method_ == "objective"
 
 
 @pytest.mark.parametrize(("method", "delta"), METHODS)

@@ -33,7 +33,7 @@ from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.score_regression import ScoreLoss
-from dpfast.releases.size_counts import FEW, Lowered, NoisySizes
+from dpfast.releases.size_counts import FEW, OF_COUNTS, Lowered, NoisySizes
 from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     CallableLoss,
@@ -91,8 +91,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         and outcomes are centred first, within the budget.
     method : {"auto", "objective", "gradient"}, default "auto"
         Objective perturbation ("objective") or descent ("gradient"). Descent needs `delta` above 0, a Huber or quantile
-        loss, ``ridge="auto"`` and no constraint or penalty. It reads rows again in every step, and outlying rows have
-        less weight. The choice of "auto" is descent wherever possible: its error was lower on tables of all kinds.
+        loss or, with an intercept, one of counts, ``ridge="auto"`` and no constraint or penalty. It reads rows again in
+        every step, and outlying rows have less weight. The choice of "auto" is descent wherever possible: its error was
+        lower on tables of all kinds.
     inference : bool, default False
         Pay for standard errors: two fifths of the budget (of mu squared by descent, of epsilon and delta otherwise) go
         to noisy sums of curvatures and scores, and `summary` has errors, limits and p-values. Coefficients that predict
@@ -157,7 +158,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     ridge_: float = field(init=False)
     method_: str = field(init=False)
 
-    _DESCENT_TAKES: ClassVar[str] = "a loss of Huber's or of a quantile"
+    _DESCENT_TAKES: ClassVar[str] = "a loss of Huber's, of a quantile, or of counts with an intercept"
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {
         "squared": SquaredLoss(),
         # Measured at epsilon .5 and 2, 1,000 and 10,000 rows, normal and heavy-tailed residuals: a quarter of the
@@ -283,7 +284,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         bound = float(self.bound_y)
         if self.loss == "poisson":
             # Means of counts are moved by what is clipped, the minimisers of other losses hardly.
-            return Lowered(bound, 0.0, least=1.0)
+            return Lowered(bound, 0.0, least=1.0, caution=OF_COUNTS)
         # The less a quantile is smoothed, the fewer people show its curvature, which standard errors need.
         return Lowered(bound, FEW, room=2.0 if self.loss == "quantile" and self.inference else 1.0)
 
@@ -310,7 +311,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     @property
     def _is_loss_of_descent(self) -> bool:
-        return isinstance(self._resolved_loss, SmoothedHuber | SmoothedQuantile)
+        loss = self._resolved_loss
+        return isinstance(loss, SmoothedHuber | SmoothedQuantile) or (loss.is_of_counts and self.fit_intercept)
 
     @property
     def _descends(self) -> bool:

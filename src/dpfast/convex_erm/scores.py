@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
 from dpfast.releases.staged_regression import Public, Regression
-from dpfast.solvers import SmoothedHuber
+from dpfast.solvers import PoissonLoss, SmoothedHuber
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.rows import RowMap
 
@@ -43,6 +43,8 @@ class ScoreDescent(StepsOf[Regression]):
     ) -> ScoreDescent:
         """Return it for rows and outcomes within bounds, as many as is public; at most `max_rows` of a person."""
         row_map, outcome_map = (RowMap(bound=bound) for bound in bounds)
+        if loss.is_of_counts:
+            outcome_map = replace(outcome_map, low=np.zeros(1), high=np.full(1, bounds[1]))
         steps = ScoreRegression(
             privacy,
             (n_features, 1),
@@ -94,7 +96,12 @@ def error_of(found: Regression) -> float:
 
 
 def _usual_curvature(loss: ScoreLoss, deviation: float) -> float:
-    """Return the mean second derivative, a share of the largest, where residuals are normal."""
+    """Return the mean second derivative, a share of the largest, where residuals are normal.
+
+    That of counts is their mean, and their errors are those of its logarithm times it: it cancels.
+    """
+    if isinstance(loss, PoissonLoss):
+        return 1.0 / loss.second_derivative_bound()
     reach = loss.width + (loss.threshold if isinstance(loss, SmoothedHuber) else 0.0)
     # Midpoints, of a function that is 0 beyond and a density that is: a Gauss rule would miss what is narrow.
     farthest = min(reach, _FARTHEST * deviation)

@@ -7,7 +7,7 @@
 enum { DPFAST_X_MAPPED_TO_NAN = 1, DPFAST_Y_MAPPED_TO_NAN = 2, DPFAST_GROUP = 8 };
 
 /* What of outcomes y is left by z = theta'x: y - z; y_j sigmoid(-sign(y_j) z_j); y - (sum of y) softmax(z); minus the
- * slopes of Huber's loss, of a quantile's, and of counts, all bent (dpfast.solvers): those have bounds of their own. */
+ * slopes of Huber's loss, of a quantile's and of counts, smoothed (dpfast.solvers): these have bounds of their own. */
 enum {
     DPFAST_IDENTITY = 0,
     DPFAST_LOGISTIC = 1,
@@ -26,7 +26,7 @@ typedef struct {
     const double *theta;         /* n_outcomes by n_columns */
     int link;
     double level, width;         /* Huber's threshold, or the quantile's level, and half the width of the bend; or the
-                                    largest rate of counts, and the z at which its bend begins */
+                                    largest rate of counts, and the z at which its smoothing begins */
     const double *whitening;     /* n_products by n_columns, or NULL where p is the row */
     const ptrdiff_t *theta_ends; /* columns beyond are 0, for each outcome, */
     const ptrdiff_t *ends;       /* and for each product */

@@ -155,7 +155,7 @@ cdef class ResidualRows:
         Norm of products onto which those of longer rows are scaled.
     bend : tuple of float
         Of "huber" its threshold, of "quantile" its level, and half the width of the bend; of "poisson" the largest rate,
-        and the z at which the bend begins.
+        and the z at which its smoothing begins.
     beyond : float
         Length that parts must exceed; the rest of them is summed.
     level : int, default -1

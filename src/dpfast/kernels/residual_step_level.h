@@ -130,8 +130,8 @@ static DPFAST_INLINE TARGET VECTOR LEVEL(quantile_residual)(VECTOR residual, dou
     return (level - 0.5) + u * (0.75 - 0.25 * u * u);
 }
 
-/* y less the rate: exp(z) up to three quarters of the largest, where the bend begins, and from there on a parabola of z
- * over two thirds. z is capped before its exponential is taken, so that no rate is above the largest. */
+/* y less the rate: exp(z) up to three quarters of the largest, where the smoothing begins, then a parabola of z over two
+ * thirds. z is capped before its exponential is taken, so that no rate is above the largest. */
 static DPFAST_INLINE TARGET VECTOR LEVEL(poisson_residual)(VECTOR y, VECTOR z, double largest, double start)
 {
     VECTOR beyond = z - start, below = LEVEL(either)(beyond < ALL(0.0), beyond, ALL(0.0));

@@ -1,7 +1,8 @@
-"""Huber and quantile regression in stages: the steps of staged least squares, with scores instead of residuals.
+"""Huber, quantile and Poisson regression in stages: staged least squares, with scores instead of residuals.
 
-The score of a row is minus the slope of its loss at the coefficients so far (`SmoothedHuber`, `SmoothedQuantile`). It
-is never longer than a public number: Huber's threshold, or the larger of a quantile's level and one less that. So no
+The score of a row is minus the slope of its loss at the coefficients so far (`SmoothedHuber`, `SmoothedQuantile`,
+`PoissonLoss`). It is never longer than a public number: Huber's threshold, the larger of a quantile's level and one
+less that, or of counts, which are 0 or more, the larger of their bound and the largest rate. So no
 person's part is clipped by the size of its residual; such a clip would move a quantile. The releases are, in order:
 
 1. The first releases of `StagedRegression`, about rows: their number, if it is private; means; norm histogram; and
@@ -15,6 +16,12 @@ person's part is clipped by the size of its residual; such a clip would move a q
 
 The effect of coefficients on scores is X'X times the mean second derivative of the loss. Histograms of the *sizes of
 residuals* give this mean, before the first step and later ones.
+
+Of counts it is the mean rate, and with an intercept that is the mean outcome. So their *mean outcome* is released
+first, with noise for its bound. It takes the place of the first level and of all histograms of residuals. If it is
+small next to the noise it is released *once more*, with the rest of the budget, and nothing else is. Curvature grows
+with effects, and steps are shorter for that. The last level solves for the constant at one sum of scores: rates add to
+the outcomes less the scores.
 
 Maps, lengths and coefficients are functions of earlier releases and public numbers, fixed before the data are read
 again, and every release is calibrated for its part as if it were alone. Whatever was released before, one person
@@ -33,7 +40,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -43,13 +50,22 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.staged_regression import Fit, Lengths, Level, People, Regression, StagedRegression, held
-from dpfast.solvers import SmoothedHuber, SmoothedQuantile
+from dpfast.releases.staged_regression import (
+    Fit,
+    Lengths,
+    Level,
+    People,
+    Regression,
+    StagedRegression,
+    _sum_outcomes,
+    held,
+)
+from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position
 from dpfast.statistics.residuals import Link, ResidualStep, residual_bound, residual_sums
 
-ScoreLoss: TypeAlias = SmoothedHuber | SmoothedQuantile
+ScoreLoss: TypeAlias = SmoothedHuber | SmoothedQuantile | PoissonLoss
 
 #: Shares of the budget for the first level and the last, their numbers of steps, and the part for counts of residuals.
 _FIRST, _LAST, _FIRST_STEPS, _LAST_STEPS, _SIZES = 0.08, 0.12, 8, 5, 0.1
@@ -61,6 +77,12 @@ _CURVATURE, _UNSURE, _LEAST = 0.6, 0.3, 0.05
 _SEVERAL = 0.5
 #: Half-octaves of the sizes of residuals that are counted, up to twice the size at which scores reach their bound.
 _TOLD_APART = 7
+#: Of counts: people times mu, times the mean over the bound, below which they show no more than that mean; the part of
+#: a step that is taken, as the curvature grows with effects; and how many times the steps that are then needed.
+_FEW_COUNTS, _PART, _MORE_STEPS = 18.0, 0.5, 2
+#: The largest change of a logarithm of rates in a step; half of their largest variance; and the largest share of the
+#: mean by which it is off at the end.
+_FARTHEST, _MOST_SPREAD, _MOST_OFF = 1.0, 2.0, 0.75
 #: Expected values: the share of the steps' budget for late ones, and the ratio of errors to those with normal rows.
 _LATE, _WORSE = 0.75, 2.0
 
@@ -95,28 +117,40 @@ class ScoreRegression(StagedRegression):
         """Yield one query after the other."""
         left, people, rows = yield from self._counted()
         fit = _ScoreFit(self, left, self._shares(people), people, rows)
+        if self.loss.is_of_counts:
+            return (yield from self._of_counts(fit))
         if not self.is_few(people):
             return (yield from fit.stages())
         nothing = np.zeros((self.shape[0] + 1, 1))
         level = yield from fit.level("level", left, nothing, _FIRST_STEPS)
         return partial(self._level_alone, level * self.units.outcomes)
 
+    def _of_counts(self, fit: _ScoreFit) -> Stages[Regression]:
+        """Yield the queries for counts: their mean first, which says how much more they show."""
+        part, rest = parts_of(fit.privacy, [_FIRST, 1.0 - _FIRST])
+        mean, noise = yield from fit.mean_outcome("mean of outcomes", part)
+        rate = min(max(mean, noise), self.radii[1])
+        if fit.people * self.mu * rate >= _FEW_COUNTS * self.longest_score:
+            return (yield from _CountFit(self, rest, fit.shares, fit.people, fit.rows, rate).stages())
+        again, other = yield from fit.mean_outcome("mean of outcomes, once more", rest)
+        mean = (mean * other**2 + again * noise**2) / (noise**2 + other**2)
+        return partial(self._level_alone, np.log([min(max(mean, 0.5 * other), self.radii[1])]))
+
     @property
     def bend(self) -> tuple[float, float]:
-        """Threshold or level, and width."""
-        own = self.loss
-        return (own.threshold if isinstance(own, SmoothedHuber) else own.level), own.width
+        """Threshold or level, and width; of counts the largest rate, and where its smoothing begins."""
+        own = self.loss.parameters()
+        return own["threshold"], own["start" if self.loss.is_of_counts else "width"]
 
     @property
     def link(self) -> Link:
         """Name of the scores in the sums."""
-        return "huber" if isinstance(self.loss, SmoothedHuber) else "quantile"
+        return cast("Link", self.loss.kind.removeprefix("smoothed_"))
 
     @property
     def longest_score(self) -> float:
         """Bound on the length of scores, up to rounding."""
-        own = self.loss
-        return own.threshold if isinstance(own, SmoothedHuber) else max(own.level, 1.0 - own.level)
+        return self.loss.derivative_bound(math.inf, self.radii[1])
 
     @property
     def stretch(self) -> float:
@@ -125,14 +159,19 @@ class ScoreRegression(StagedRegression):
 
     @property
     def evenness(self) -> float:
-        """The share of people on the rarer side of the level, over a half."""
+        """The share of people on the rarer side of a quantile's level, over a half; else 1."""
         own = self.loss
-        return 1.0 if isinstance(own, SmoothedHuber) else 2.0 * min(own.level, 1.0 - own.level)
+        return 2.0 * min(own.level, 1.0 - own.level) if isinstance(own, SmoothedQuantile) else 1.0
 
     def _shares(self, people: float) -> descent.Schedule:
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=False)
         steps = shares.steps + shares.mean_residual + shares.excess
-        return shares._replace(steps=steps, mean_residual=0.0, excess=0.0)
+        shares = shares._replace(steps=steps, mean_residual=0.0, excess=0.0)
+        if not self.loss.is_of_counts:
+            return shares
+        # Their mean is the mean second derivative too: no size of a residual is counted.
+        steps += shares.n_sizes * shares.sizes + shares.last_sizes
+        return shares._replace(steps=steps, n_sizes=0, last_sizes=0.0)
 
 
 @dataclass(frozen=True)
@@ -144,9 +183,7 @@ class _ScoreFit(Fit):
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
         mechanism, left = self.mechanism, self.privacy
-        first = last = None
-        if mechanism.fit_intercept:
-            first, left, last = parts_of(left, [_FIRST, 1.0 - _FIRST - _LAST, _LAST])
+        first, left, last = self._of_levels(left)
         parts = self._parts(left)
         coordinates, lengths, level = yield from self._coordinates(parts)
         theta = np.zeros((len(coordinates.xx), 1))
@@ -157,47 +194,98 @@ class _ScoreFit(Fit):
         longest, weighed = math.hypot(length, float(mechanism.fit_intercept)), _times(coordinates, kept)
         clip, unit = longest * mechanism.longest_score * mechanism.stretch, self._unit_of_scores
         curved, curvature = weighed, 0.0
-        how = descent.steps(weighed, self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        how = self._steps(weighed)
         later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
         each = parts_of(parts.steps, [1.0] * how.n_steps)
         step = self._score_step(theta, coordinates, longest)
         loud = NoisySum.calibrate(each[0], longest * mechanism.stretch, (1,), unit=mechanism._unit)
-        loudness = math.sqrt(len(theta)) * loud.deviation / (self.rows * kept)
+        damping = self._damping(math.sqrt(len(theta)) * loud.deviation / (self.rows * kept))
+        sizes = iter(parts.sizes)
         for number, part in enumerate(each):
             coef = self._as_summed(position.theta, coordinates)
             position = position._replace(theta=self._kept(coef) * position.theta)
             if number == 0 or number in later:
-                sizes = parts.sizes[0 if number == 0 else 1 + later.index(number)]
                 # Divergent coefficients leave large residuals, and these must not make steps longer.
-                seen = yield from self._curvature(f"sizes of residuals, step {number + 1}", sizes, coef)
+                seen = yield from self._curvature(f"sizes of residuals, step {number + 1}", next(sizes, None), coef)
                 curvature = max(curvature, seen)
                 curved = _times(weighed, curvature)
-                damping = min(1.0, _CALM * mechanism.evenness / loudness)
                 rows = self.rows * kept * curvature
                 how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
             step = step.at(self._as_summed(position.theta, coordinates))
-            bound = residual_bound(clip, step, mechanism.max_rows)
-            sums = NoisySum.calibrate(part, bound, theta.shape, unit=mechanism._unit)
-            released = yield Query(f"scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip)
-            position = descent.stepped(position, how, released.values["sum"] / unit, sums.deviation / unit)
-        assert parts.last_sizes is not None
+            summed, deviation = yield from self._summed(f"scores, step {number + 1}", part, step, clip)
+            moved = descent.stepped(position, how, summed / unit, deviation / unit)
+            position = moved._replace(theta=self._held(moved.theta, position.theta, longest))
         coef = self._as_summed(position.theta, coordinates)
         seen = yield from self._curvature("sizes of last residuals", parts.last_sizes, coef)
-        curved = _times(weighed, max(curvature, seen))
+        curvature = max(curvature, seen)
+        curved = _times(weighed, curvature)
         found = descent.found(position, how, curved)
         solved = self._solved(found, curved)
         level = held(found.theta[-1] if mechanism.fit_intercept else np.zeros(1), 4.0 * self._largest)
         if last is not None:
-            center = coordinates.center @ solved.coef
-            own = mechanism.units
-            coef = np.vstack([solved.coef * (own.outcomes / own.rows), (level - center) * own.outcomes])
             # Shrinkage makes residuals larger, and moves their quantiles.
-            level = center + (yield from self.level("last level", last, coef, _LAST_STEPS, least=max(curvature, seen)))
+            level = yield from self._last_level(last, solved.coef, level, found, coordinates, curvature)
 
         def told() -> Regression:
             return self._told(solved, Level(level), found, curved, None, how.n_steps)
 
         return told
+
+    def mean_outcome(self, name: str, part: Privacy) -> Generator[Query, Release, tuple[float, float]]:
+        """Release the sum of outcomes; return their mean, and the deviation of its noise."""
+        mechanism = self.mechanism
+        sums = NoisySum.calibrate(part, mechanism._longest(1), (1,), unit=mechanism._unit)
+        released = yield Query(name, sums, partial(_sum_outcomes, first=mechanism.sum_rows))
+        return float(released.values["sum"][0]) / self.rows, sums.deviation / self.rows
+
+    def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
+        """Return the parts of a budget for the first level, for coefficients, and for the last level."""
+        if not self.mechanism.fit_intercept:
+            return None, privacy, None
+        first, left, last = parts_of(privacy, [_FIRST, 1.0 - _FIRST - _LAST, _LAST])
+        return first, left, last
+
+    def _steps(self, coordinates: Coordinates) -> descent.Steps:
+        """Return how to descend, before the curvature is known."""
+        mechanism = self.mechanism
+        return descent.steps(coordinates, self.rows, most=mechanism.most, asked=mechanism.n_steps)
+
+    def _damping(self, loudness: float) -> float:
+        """Return the part of a whole step that is taken, by the effect of noise for scores of up to 1."""
+        return min(1.0, _CALM * self.mechanism.evenness / loudness)
+
+    def _held(self, theta: FloatArray, before: FloatArray, longest: float) -> FloatArray:
+        """Return coefficients after a step, for rows of a largest length."""
+        return theta
+
+    def _last_level(
+        self,
+        part: Privacy,
+        coef: FloatArray,
+        level: FloatArray,
+        found: descent.Found,
+        coordinates: Coordinates,
+        curvature: float,
+    ) -> Generator[Query, Release, FloatArray]:
+        """Estimate the level at the center of rows for coefficients after shrinkage; in units."""
+        center = coordinates.center @ coef
+        summed = self._with_constant(coef, level - center)
+        return center + (yield from self.level("last level", part, summed, _LAST_STEPS, least=curvature))
+
+    def _with_constant(self, coef: FloatArray, constant: FloatArray) -> FloatArray:
+        """Return coefficients of original rows, and the constant after them."""
+        own = self.mechanism.units
+        return np.vstack([coef * (own.outcomes / own.rows), constant * own.outcomes])
+
+    def _summed(
+        self, name: str, part: Privacy, step: ResidualStep, clip: float
+    ) -> Generator[Query, Release, tuple[FloatArray, float]]:
+        """Release a sum of scores; return it with the deviation of its noise."""
+        mechanism = self.mechanism
+        bound = residual_bound(clip, step, mechanism.max_rows)
+        sums = NoisySum.calibrate(part, bound, step.shape, unit=mechanism._unit)
+        released = yield Query(name, sums, partial(_sum_scores, step=step, clip=clip), clip)
+        return released.values["sum"], sums.deviation
 
     def level(
         self, name: str, part: Privacy, coef: FloatArray, n_steps: int, *, least: float = 0.0
@@ -211,15 +299,11 @@ class _ScoreFit(Fit):
         late, step = np.zeros(1), self._of_constant(coef, scores=True)
         for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
             step = step.at(coef)
-            bound = residual_bound(clip, step, mechanism.max_rows)
-            sums = NoisySum.calibrate(each, bound, (1, 1), unit=mechanism._unit)
-            released = yield Query(
-                f"{name}: scores, step {number + 1}", sums, partial(_sum_scores, step=step, clip=clip), clip
-            )
+            summed, deviation = yield from self._summed(f"{name}: scores, step {number + 1}", each, step, clip)
             longest = self.rows * mechanism.longest_score
-            damping = min(1.0, _CALM * mechanism.evenness * longest / sums.deviation)
+            damping = min(1.0, _CALM * mechanism.evenness * longest / deviation)
             slope = curvature * mechanism.loss.second_derivative_bound() * self.rows
-            moved = np.clip(coef[-1] + damping * released.values["sum"][0] / slope, -most, most)
+            moved = np.clip(coef[-1] + damping * summed[0] / slope, -most, most)
             coef = np.vstack([coef[:-1], moved])
             if number >= n_steps // 2:
                 late += moved / (n_steps - n_steps // 2)
@@ -240,9 +324,11 @@ class _ScoreFit(Fit):
         left = float(np.sum(counts * middles * np.minimum(middles, length)))
         return length, max(left / whole, _LEAST) if whole > 0.0 else 1.0
 
-    def _curvature(self, name: str, part: Privacy, coef: FloatArray) -> Generator[Query, Release, float]:
+    def _curvature(self, name: str, part: Privacy | None, coef: FloatArray) -> Generator[Query, Release, float]:
         """Estimate the mean second derivative, over the largest possible one, from the sizes of residuals."""
         loss = self.mechanism.loss
+        assert part is not None
+        assert not isinstance(loss, PoissonLoss)
         reach = loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
         top = math.ceil(2.0 * math.log2(2.0 * reach))
         step = self._of_constant(self._kept(coef) * coef, scores=False)
@@ -287,6 +373,69 @@ class _ScoreFit(Fit):
             whitening=coordinates.of_rows(mechanism.units.rows),
             longest=longest,
         )
+
+
+@dataclass(frozen=True)
+class _CountFit(_ScoreFit):
+    """The same of counts: their mean is known, and so are the first level and the mean second derivative."""
+
+    #: The mean outcome.
+    rate: float
+
+    def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
+        left, last = parts_of(privacy, [1.0 - _LAST, _LAST])
+        return privacy, left, last
+
+    def level(
+        self, name: str, part: Privacy, coef: FloatArray, n_steps: int, *, least: float = 0.0
+    ) -> Generator[Query, Release, FloatArray]:
+        yield from ()
+        return np.full(1, math.log(self.rate) / self.mechanism.units.outcomes)
+
+    def _curvature(self, name: str, part: Privacy | None, coef: FloatArray) -> Generator[Query, Release, float]:
+        yield from ()
+        return min(self.rate / self.mechanism.loss.second_derivative_bound(), 1.0)
+
+    def _steps(self, coordinates: Coordinates) -> descent.Steps:
+        how, asked = super()._steps(coordinates), self.mechanism.n_steps
+        return how._replace(n_steps=min(_MORE_STEPS * how.n_steps, self.mechanism.most) if asked is None else asked)
+
+    def _damping(self, loudness: float) -> float:
+        return min(_PART, _CALM * self.rate / (self.mechanism.longest_score * loudness))
+
+    def _held(self, theta: FloatArray, before: FloatArray, longest: float) -> FloatArray:
+        """Hold the change to where rates are about linear: those that overshoot by far would not return."""
+        return before + held(theta - before, _FARTHEST / (longest * self.mechanism.units.outcomes))
+
+    def _last_level(
+        self,
+        part: Privacy,
+        coef: FloatArray,
+        level: FloatArray,
+        found: descent.Found,
+        coordinates: Coordinates,
+        curvature: float,
+    ) -> Generator[Query, Release, FloatArray]:
+        """Solve for the level at which scores add to 0: rates add to the outcomes less the scores.
+
+        The mean of rates with normal logarithms grows by half of their variance, which shrinkage reduces. The result is
+        pooled with the level of the steps.
+        """
+        mechanism, own = self.mechanism, self.mechanism.units.outcomes
+        center, xx = coordinates.center @ coef, self._xx(coordinates)
+
+        def half_variance(coef: FloatArray) -> float:
+            return min(0.5 * own**2 * float(np.sum(coef * (xx @ coef))) / self.rows, _MOST_SPREAD)
+
+        before = coordinates.whitening.T @ found.theta[: len(coef)]
+        level = level + (half_variance(before) - half_variance(coef)) / own
+        step = self._of_constant(self._with_constant(coef, level - center), scores=True)
+        clip = mechanism.longest_score * (mechanism.max_rows or 1)
+        summed, deviation = yield from self._summed("last level: scores, step 1", part, step, clip)
+        scale = self.rows * self.rate
+        of_steps, of_last = own**2 * float(found.covariance[-1, -1]), (deviation / scale) ** 2
+        change = of_steps / (of_steps + of_last) * summed[0] / scale
+        return np.asarray(level - np.log(1.0 - np.clip(change, -_MOST_OFF, _MOST_OFF)) / own)
 
 
 #: Least clip of rows, as a part of the longest row; and a bound on the rounding of sizes.

@@ -90,7 +90,7 @@ class ResidualStep:
     constant: bool = False  # whether rows are followed by a 1
     link: Link = "identity"
     longest: float = math.inf  # norm of p beyond which a row has less weight
-    # Of "huber": threshold and width; of "quantile": level and width; of "poisson": largest rate and start of the bend.
+    # Of "huber": threshold, width; of "quantile": level, width; of "poisson": largest rate, start of the smoothing.
     bend: tuple[float, float] = (1.0, 1.0)
     beyond: float = 0.0  # only what exceeds this length is left of p r'
 
