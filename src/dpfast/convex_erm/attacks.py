@@ -154,6 +154,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield from (_classes_descent_attack(claim, copies) for copies in (1, 2))
         yield from (_scores_descent_attack(claim, inference=paid) for paid in (False, True))
         yield _scores_descent_attack(claim, inference=False, copies=3)
+        yield _mean_count_attack(claim)
         yield from (_margins_attack(claim, "gradient", classes) for classes in _CLASSES)
     for claim in claims(privacy):
         yield from (_margins_attack(claim, "objective", classes) for classes in _CLASSES)
@@ -227,6 +228,23 @@ def _scores_descent_attack(privacy: Privacy, *, inference: bool, copies: int = 1
     return _descent_attack(name, estimator, rows, outcomes, privacy, copies)
 
 
+def _mean_count_attack(privacy: Privacy) -> Attack:
+    """Attack the mean of counts, which goes before the steps of their descent: one is as large as it may be, or 0."""
+    estimator = ObjectivePerturbationRegressor(
+        bound_x=1.0,
+        bound_y=1000.0,
+        loss=PoissonLoss(1000.0),
+        method="gradient",
+        n_threads=1,
+        **claimed(privacy),
+    )
+    outcomes = np.append(1000.0, np.zeros(_OTHERS))
+    rows = np.zeros((1 + _OTHERS, 1))
+    return _descent_attack(
+        "mean of counts", estimator, rows, outcomes, privacy, last=1 + (privacy.adjacency != "replace_one")
+    )
+
+
 def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:
     """Attack the sum of curvatures after a minimiser: with coefficients of about 0 a row adds what is known."""
     people = np.array([[1.0], [0.5], [-0.5]]), np.array([1, -1, 1])
@@ -282,8 +300,9 @@ def _descent_attack(
     outcomes: NDArray[Any],
     privacy: Privacy,
     copies: int = 1,
+    last: int | None = None,
 ) -> Attack:
-    """Attack every release of a descent: the first person's outcome, or they, are another.
+    """Attack every release of a descent, or those up to the last: the first person's outcome, or they, are another.
 
     Others, half as long, keep coefficients near 0; columns of zeros keep steps small. An attacker who knows the table
     knows the sum behind every release: it depends on earlier releases alone. A sum that the person does not change,
@@ -319,7 +338,7 @@ def _descent_attack(
 
     releases = probe(lambda: estimator.fit(*tables[0])).releases_
     _, each = along(releases, 0)
-    tells = np.flatnonzero(each)
+    tells = np.flatnonzero(each[:last])
     apart = each[tells]
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
