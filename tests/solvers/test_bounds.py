@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.solvers.bounds import last_bin, last_of_side, quantile_bin
+from dpfast.solvers.bounds import USUAL, Caution, last_bin, last_of_side, quantile_bin
 
 
 def test_without_noise_the_share_alone_is_cut_off():
@@ -119,3 +119,16 @@ def test_a_side_without_people_is_mostly_left_out():
     rng = np.random.default_rng(4)
     found = [ends(signed(0.0 * BELL, 2.0 * BELL), 20.0, rng=rng)[0] > 0 for _ in range(400)]
     assert np.mean(found) > 0.92
+
+
+def test_more_caution_lets_noise_raise_a_bound_that_may_clip_nobody_less_often():
+    """By three half-octaves or more, with these seeds: one in twenty, and fewer than one in a hundred."""
+    rng, counts = np.random.default_rng(12), np.zeros(30)
+    counts[:8] = 500.0
+    noisy = [counts + 10.0 * rng.normal(size=30) for _ in range(2_000)]
+
+    def raised(caution):
+        return np.mean([last_bin(one, 10.0, share=0.0, people=4_000.0, caution=caution).place > 9 for one in noisy])
+
+    assert raised(USUAL) > 0.03
+    assert raised(Caution(1e-4, 2, 1.5)) < 0.01
