@@ -113,7 +113,12 @@ def test_what_is_not_declared_is_refused_by_name(formula, message):
     [
         (3, {}, TypeError, "formula must be a string, got int"),
         ("y ~ age", [("age", 1)], TypeError, "limits must be a mapping of names to limits or levels, got list"),
-        ("y ~ age", {"age": "old"}, TypeError, r"limits\['age'\] must be limits, \(low, high\), or a list of levels"),
+        (
+            "y ~ age",
+            {"age": "old"},
+            TypeError,
+            r"limits\['age'\] must be limits, \(low, high\), a list of levels, 'boolean'",
+        ),
         ("y ~ age", {"age": [18, 90]}, ValueError, r"limits\['age'\] is ambiguous"),
         ("y ~ age", {"age": Number("wage")}, ValueError, r"limits\['age'\] declares another column, 'wage'"),
     ],

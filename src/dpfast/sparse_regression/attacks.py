@@ -16,6 +16,7 @@ from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
+from dpfast.privacy.guarantee import coordinate_deviation
 from dpfast.releases.mechanism import Query
 from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.statistics.sizes import Sizes
@@ -40,11 +41,12 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         yield _vote_attack(claim, 20 if claim.delta > 0.0 else 1)
         yield _score_attack(claim)
         yield from (_pick_attack(claim, copies) for copies in (1, 2))
+        yield _mean_attack(claim)
         if claim.delta == 0.0:
             yield _score_attack(claim, "paper")
             yield _size_attack(claim)
         else:
-            yield from (_residual_attack(claim, fit_intercept=one) for one in (False, True))
+            yield _residual_attack(claim)
         if claim.adjacency == "add_remove":
             yield _coefficient_attack(claim, "paper")
     yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
@@ -160,20 +162,18 @@ def _pick_attack(privacy: Privacy, copies: int) -> Attack:
     return Attack(name, claim, OddsShift(span), seen, (estimator,), effort=max(8.0, 8.0 / span**2))
 
 
-def _residual_attack(privacy: Privacy, *, fit_intercept: bool) -> Attack:
+def _residual_attack(privacy: Privacy) -> Attack:
     """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
 
-    With an intercept, those of outcomes and the constant before the first pick. An attacker who knows the table knows
-    the sums and the clip, as these depend on earlier releases.
+    An attacker who knows the table knows the sums and the clip, as these depend on earlier releases.
     """
-    both, options = np.ones(2), {"n_nonzero": 2, "fit_intercept": fit_intercept}
-    estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), **options)
+    both = np.ones(2)
+    estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)
     shift = np.array([2.0 if privacy.adjacency == "replace_one" else 1.0])
-    number, constant = (1, estimator._constant) if fit_intercept else (3, 1.0)
 
     def in_clips(neighbour: bool) -> tuple[Release, float]:
-        stage, release = first(neighbour, number)[-1]
-        return release, constant * stage.clip
+        stage, release = first(neighbour, 3)[-1]
+        return release, stage.clip
 
     def seen(neighbour: bool) -> FloatArray:
         release, clip = in_clips(neighbour)
@@ -181,7 +181,32 @@ def _residual_attack(privacy: Privacy, *, fit_intercept: bool) -> Attack:
 
     record, clip = probe(lambda: in_clips(False))
     law = shift_law(record.mechanism, (shift,), (record.scales["xy"] / clip,))
-    return Attack.on("residuals between picks" if not fit_intercept else "outcomes' mean", record, law, seen, estimator)
+    return Attack.on("residuals between picks", record, law, seen, estimator)
+
+
+def _mean_attack(privacy: Privacy) -> Attack:
+    """Attack the moments of outcomes and the constant, before the first pick: one outcome is far to the other side."""
+    both = np.ones(2)
+    estimator, first, _ = _pursuit_between(
+        privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=1, fit_intercept=True
+    )
+    stage, record = probe(lambda: first(False, 1)[0])
+    constant = estimator._constant
+    # What a person adds: in units of the noise, of which one vector has the same in every entry.
+    own = np.array([constant**2 / record.scales["xx"], constant * stage.clip / record.scales["xy"]])
+    shift = np.array([0.0, 2.0]) * own if privacy.adjacency == "replace_one" else own
+    centre = (_OTHERS + 1.0) * own
+
+    def seen(neighbour: bool) -> FloatArray:
+        release = first(neighbour, 1)[0][1]
+        found = [release.values[name].item() / release.scales[name] for name in ("xx", "xy")]
+        return np.asarray(found - (centre - neighbour * shift))
+
+    if privacy.delta > 0.0:
+        law = shift_law(record.mechanism, (shift[:1], shift[1:]), (1.0, 1.0))
+    else:
+        law = shift_law(record.mechanism, (shift,), (1.0 / coordinate_deviation("L2-Laplace", 1.0, 2),))
+    return Attack.on("outcomes' mean", record, law, seen, estimator)
 
 
 def _size_attack(privacy: Privacy) -> Attack:
