@@ -12,7 +12,7 @@ from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.releases import minimisers, moments, noisy_sum, sandwich, staged_regression
+from dpfast.releases import minimisers, moments, noisy_sum, sandwich, staged_fit
 from dpfast.solvers import averaged_descent
 
 # Each attack is wrong once in ten million times.
@@ -83,8 +83,8 @@ def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatc
 
 
 def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):
-    bound = staged_regression.residual_bound
-    monkeypatch.setattr(staged_regression, "residual_bound", lambda *rest: 0.125 * bound(*rest))
+    bound = staged_fit.residual_bound
+    monkeypatch.setattr(staged_fit, "residual_bound", lambda *rest: 0.125 * bound(*rest))
     monkeypatch.setattr(averaged_descent, "COUNT_UNIT", 0.125 * averaged_descent.COUNT_UNIT)
     assert attack_on("residual steps, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
 

@@ -11,7 +11,7 @@ from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.noisy_descent import NoisyDescent
-from dpfast.releases.staged_regression import People
+from dpfast.releases.people import People
 from dpfast.statistics.residuals import residual_bound
 from dpfast.statistics.rows import RowMap
 

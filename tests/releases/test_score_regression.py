@@ -13,8 +13,9 @@ from stages import RESOLVED, Size, asked, moved, part_of_person
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
+from dpfast.releases.people import People
 from dpfast.releases.score_regression import ScoreRegression
-from dpfast.releases.staged_regression import People, Public
+from dpfast.releases.staged_regression import Public
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import residual_bound
 from dpfast.statistics.rows import RowMap

@@ -12,7 +12,7 @@ from stages import RESOLVED, Size, asked, moved, part_of_person, queries
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
-from dpfast.releases.staged_regression import People
+from dpfast.releases.people import People
 
 BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
 PLAIN = {"fit_intercept": False}

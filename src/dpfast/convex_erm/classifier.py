@@ -45,8 +45,8 @@ from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
 from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
+from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
-from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     GeneralisedLinearLoss,
     LogisticLoss,

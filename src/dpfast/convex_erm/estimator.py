@@ -33,8 +33,8 @@ from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
+from dpfast.releases.people import People
 from dpfast.releases.sandwich import Sandwich, exact_errors
-from dpfast.releases.staged_regression import People
 from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,

@@ -32,9 +32,9 @@ from dpfast.estimator.plan import Plan
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.people import People
 from dpfast.releases.score_regression import ScoreLoss
 from dpfast.releases.size_counts import FEW, OF_COUNTS, Lowered, NoisySizes
-from dpfast.releases.staged_regression import People
 from dpfast.solvers import (
     CallableLoss,
     GeneralisedLinearLoss,

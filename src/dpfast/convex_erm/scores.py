@@ -14,7 +14,8 @@ from dpfast.convex_erm.plan import R2, SPREAD
 from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
-from dpfast.releases.staged_regression import Public, Regression
+from dpfast.releases.staged_fit import Regression
+from dpfast.releases.staged_regression import Public
 from dpfast.solvers import PoissonLoss, SmoothedHuber
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.rows import RowMap

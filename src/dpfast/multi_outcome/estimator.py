@@ -47,7 +47,9 @@ from dpfast.multi_outcome.weighed import Column, Unweighed
 from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import check_radius, exact_moments
-from dpfast.releases.staged_regression import People, Public, Regression, StagedRegression
+from dpfast.releases.people import People
+from dpfast.releases.staged_fit import Regression
+from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor

@@ -21,7 +21,8 @@ from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.releases.mechanism import Mechanism, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
-from dpfast.releases.staged_regression import Public, Regression, StagedRegression
+from dpfast.releases.staged_fit import Regression
+from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.inference import evidence_of_moments
 from dpfast.solvers.ridge import (
     Units,

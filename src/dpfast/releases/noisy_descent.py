@@ -30,7 +30,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.staged_regression import People
+from dpfast.releases.people import People
 from dpfast.solvers import descent
 from dpfast.solvers.descent import Descent, Link, Position
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sums

@@ -52,7 +52,8 @@ from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Drawn, Mechanism, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.staged_regression import People, Public, StagedRegression
+from dpfast.releases.people import People
+from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.bounds import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound

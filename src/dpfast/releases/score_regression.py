@@ -50,16 +50,9 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.noisy_sum import NoisySum
-from dpfast.releases.staged_regression import (
-    Fit,
-    Lengths,
-    Level,
-    People,
-    Regression,
-    StagedRegression,
-    _sum_outcomes,
-    held,
-)
+from dpfast.releases.people import People, sum_outcomes
+from dpfast.releases.staged_fit import Fit, Lengths, Level, Regression, held
+from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position
@@ -235,7 +228,7 @@ class _ScoreFit(Fit):
         """Release the sum of outcomes; return their mean, and the deviation of its noise."""
         mechanism = self.mechanism
         sums = NoisySum.calibrate(part, mechanism._longest(1), (1,), unit=mechanism._unit)
-        released = yield Query(name, sums, partial(_sum_outcomes, first=mechanism.sum_rows))
+        released = yield Query(name, sums, partial(sum_outcomes, first=mechanism.sum_rows))
         return float(released.values["sum"][0]) / self.rows, sums.deviation / self.rows
 
     def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:

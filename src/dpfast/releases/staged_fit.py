@@ -1,0 +1,651 @@
+"""The stages of a fit of coefficients by least squares, of many people and of few: `StagedRegression` lists them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpfast._arrays import FloatArray
+from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy.rounding import ROUND_UP
+from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.moments import DeclaredPeople, JointMoments
+from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.people import (
+    count_lengths,
+    count_residuals,
+    sum_octaves,
+    sum_residuals,
+    sum_rows,
+    sum_rows_and_outcomes,
+    sum_squares,
+)
+from dpfast.solvers import averaged_descent as descent
+from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
+from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.clipping_bias import Excess, corrected, tail
+from dpfast.solvers.inference import Evidence
+from dpfast.solvers.ridge import RidgeSolution
+from dpfast.statistics import rounded_bound
+from dpfast.statistics.residuals import ResidualStep, residual_bound, squares_bound
+from dpfast.statistics.rows import RowMap
+from dpfast.statistics.sizes import Sizes
+
+if TYPE_CHECKING:
+    from dpfast.releases.staged_regression import StagedRegression
+
+#: Of few people: shares of the mean outcome, of the sizes of residuals, and of the steps; the assumed length of rows,
+#: over the longest; the half-octaves in which their residuals are told apart, an odd number; and the share to clip.
+_SHARES_OF_FEW, _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = (0.2, 0.1, 0.7), 0.5, 17, 0.5
+#: Share of people with last residuals beyond their clip.
+_FEW = 0.002
+#: The clip over the largest possible part, if nothing is known.
+_GUESSED = 2.0**-5
+#: Largest ratio of predictions to outcomes in the computation of residuals.
+_REACH = 2.0**12
+#: Half-octaves below the largest possible size in which sizes are counted.
+_TOLD_APART = 40
+
+
+class Regression(NamedTuple):
+    """The solution from the releases of a fit."""
+
+    #: For rows in their original units.
+    solution: RidgeSolution
+    #: One for all outcomes, or one each; none if coefficients were not fitted, or X'X is not distinct from noise.
+    evidence: tuple[Evidence, ...]
+    #: Residual variance of outcomes about their linear function of the features; None if people have several rows.
+    residual_variance: FloatArray | None = None
+    n_steps: int = 0
+    #: Part of squared predictions expected to be wrong, from the released moments of rows.
+    lost: float | None = None
+
+
+class Level(NamedTuple):
+    """The mean outcome at the center of rows, and the variance of its noise; in units."""
+
+    mean: FloatArray
+    #: None where it is not known.
+    variance: float | FloatArray | None = None
+    #: Covariance of coefficients and constant from what may be left of the bias of clipping, each outcome's.
+    bias: FloatArray | None = None
+
+
+class Counted(NamedTuple):
+    """Released counts of people by the size of their parts: the first of 0, the last of all beyond."""
+
+    counts: FloatArray
+    sizes: FloatArray
+    #: Standard deviation of the noise in each.
+    deviation: float
+
+
+class Clipped(NamedTuple):
+    """A clip of steps, and the last counts that it followed."""
+
+    clip: float
+    counted: Counted | None = None
+
+
+class Residuals(NamedTuple):
+    """The variance of outcomes about their linear function, and its standard error by noise as a part of it."""
+
+    variance: FloatArray
+    noise: FloatArray
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The stages of a fit of coefficients."""
+
+    mechanism: StagedRegression
+    privacy: Privacy
+    shares: Schedule
+    people: float
+    rows: float
+
+    def stages(self) -> Stages[Regression]:
+        """Yield one query after the other."""
+        mechanism, parts = self.mechanism, self._parts(self.privacy)
+        coordinates, lengths, outcome = yield from self._coordinates(parts)
+        longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
+        if parts.moments is None:
+            longest = math.sqrt(len(coordinates.xx))
+        share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
+        curved = coordinates.curved(share, mechanism.shape[1])
+        how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        theta = np.zeros((len(coordinates.xx), mechanism.shape[1]))
+        if mechanism.fit_intercept:
+            theta[-1] = outcome
+        first, *later = parts.sizes
+        step = self._step(theta, coordinates, longest)
+        clip = yield from self._clip("sizes of residuals, step 1", first, step, longest, share)
+        descent_of = coordinates, longest, how, Position.start(theta), share
+        position, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
+        found = descent.found(position, how, curved)
+        excess = None
+        if parts.excess is not None:
+            found, excess = yield from self._excess(parts.excess, found, coordinates, longest, clip, share)
+        level, residuals = yield from self._last(parts, found, coordinates, pools=excess is None)
+        found, level = self._corrected(found, coordinates, excess, level)
+        solved = self._solved(found, coordinates)
+
+        def told() -> Regression:
+            return self._told(solved, level, found, coordinates, residuals, how.n_steps)
+
+        return told
+
+    def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
+        """Estimate coordinates of rows, the lengths of rows in them, and the mean outcome."""
+        center, level = yield from self._means(parts)
+        rows = yield from self._row_sizes(parts, center)
+        if parts.moments is not None:
+            return *(yield from self._whitened(parts, center, rows.longest)), level
+        coordinates = Coordinates.plain(center, rows.longest, self.rows, constant=self.mechanism.fit_intercept)
+        longest = math.sqrt(self.mechanism.shape[0])
+        return coordinates, rows.times(longest / rows.longest)._replace(longest=longest), level
+
+    def _means(self, parts: Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
+        """Estimate the centers of rows and outcomes, in units: 0 without an intercept."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        features, outcomes = mechanism.shape
+        if parts.means is None:
+            return np.zeros(features), np.zeros(outcomes)
+        sums = self._sums_of_means(parts.means)
+        statistic = partial(sum_rows_and_outcomes, first=mechanism.sum_rows, stretch=own.rows / own.outcomes)
+        released = yield Query("means of rows and outcomes", sums, statistic)
+        mean = released.values["sum"] / (self.rows * own.rows)
+        deviation = sums.deviation / (self.rows * own.rows)
+        center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
+        return held(center, mechanism.radii[0] / own.rows), held(level, mechanism.radii[1] / own.outcomes)
+
+    def _sums_of_means(self, part: Privacy) -> NoisySum:
+        """Return how the sums of rows and outcomes are released, outcomes in units like those of rows."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        bound = math.hypot(mechanism._longest(0), own.rows / own.outcomes * mechanism._longest(1)) * ROUND_UP
+        return NoisySum.calibrate(part, bound, (sum(mechanism.shape),), unit=mechanism._unit)
+
+    def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
+        """Count rows by their length about the center, in units."""
+        own = self.mechanism.units.rows
+        longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
+        lengths, seen = yield from self._lengths("sizes of rows", parts.row_sizes, self._map(center), longest * own)
+        found = longest if seen is None else min(max(seen, _SHORTEST_ROW) / own, longest)
+        return lengths.times(1.0 / own)._replace(longest=found)
+
+    def _lengths(
+        self, name: str, part: Privacy, row_map: RowMap, longest: float
+    ) -> Generator[Query, Release, tuple[Lengths, float | None]]:
+        """Release the norm histogram of rows, with the largest norm above the noise; None if no row is."""
+        bins = _bins_below(longest)
+        counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
+        released = yield Query(name, counts, partial(count_lengths, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
+        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, bins.sizes, longest)
+        return found, descent.last_size(found.counts, counts.deviation, found.sizes, heavy=self._is_heavy)
+
+    def _whitened(
+        self, parts: Parts, center: FloatArray, radius: float
+    ) -> Generator[Query, Release, tuple[Coordinates, Lengths]]:
+        """Estimate coordinates in which rows are about even, and the lengths of rows in them."""
+        mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
+        assert parts.moments is not None
+        moments = self._moments(parts.moments, radius * own, {"xx": 1.0}, bound_xx=mechanism.bound_xx)
+        released = yield self._moments_query("moments", moments, self._map(center), radius * own)
+        xx, noise = released.values["xx"] / own**2, moments.off_diagonal / own**2
+        found: list[tuple[float, Coordinates, Lengths]] = []
+        for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
+            whitened = Coordinates.whitened(xx, noise, power, center, self.rows, constant=constant)
+            longest = float(np.linalg.norm(whitened.whitening, 2)) * radius
+            name = f"sizes of rows whitened by power {power:g}"
+            lengths, seen = yield from self._lengths(name, part, self._map(center, whitened.whitening), longest)
+            length = min(max(seen or 0.0, whitened.usual_length()), longest)
+            found.append((whitened.cost * (length**2 + constant), whitened, lengths._replace(longest=length)))
+        _, coordinates, lengths = min(found, key=lambda one: one[0])
+        length = lengths.longest
+        assert parts.whitened_moments is not None
+        features = mechanism.shape[0]
+        weights = {"xx": (features + 1) / 2.0} | ({"x": features * length**2} if constant else {})
+        moments = self._moments(parts.whitened_moments, length, weights)
+        row_map = self._map(center, coordinates.whitening)
+        released = yield self._moments_query("moments of whitened rows", moments, row_map, length)
+        values = released.values
+        coordinates = coordinates.with_moments(values["xx"], moments.noise, values.get("x"), self.rows)
+        return coordinates, lengths
+
+    def _descend(
+        self,
+        budget: Privacy,
+        sizes: Sequence[Privacy],
+        coordinates: Coordinates,
+        longest: float,
+        how: descent.Steps,
+        position: Position,
+        share: float,
+        clipped: Clipped,
+    ) -> Generator[Query, Release, tuple[Position, Clipped]]:
+        """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips.
+
+        Returns the mean clip of late steps too, weighted as these are.
+        """
+        mechanism, own = self.mechanism, self.mechanism.units
+        step = self._step(position.theta, coordinates, longest)
+        counted = dict(zip(how.counted, sizes, strict=False))
+        clips: list[float] = []
+        for number, part in enumerate(parts_of(budget, [1.0] * how.n_steps)):
+            summed = coordinates.as_summed(position.theta, *own)
+            if (kept := self._kept(summed)) < 1.0:
+                position = position._replace(theta=kept * position.theta)
+                summed = coordinates.as_summed(position.theta, *own)
+            step = step.at(summed)
+            if number in counted:
+                name = f"sizes of residuals, step {number + 1}"
+                clipped = yield from self._clip(name, counted[number], step, longest, share)
+            clip = clipped.clip
+            clips.append(clip)
+            bound = residual_bound(clip, step, mechanism.max_rows)
+            unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
+            entries = position.theta.size
+            sums = NoisySum.with_count(part, bound, unit, (entries + 1,), mechanism._unit)
+            released = yield Query(
+                f"residuals, step {number + 1}", sums, partial(sum_residuals, step=step, clip=clip, unit=unit), clip
+            )
+            sum_of_all = released.values["sum"]
+            measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
+            position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
+            clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
+            clipped = clipped._replace(clip=min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP))
+        return position, clipped._replace(clip=float(position.weights(how) @ clips))
+
+    def _excess(
+        self,
+        part: Privacy,
+        found: descent.Found,
+        coordinates: Coordinates,
+        longest: float,
+        clipped: Clipped,
+        share: float,
+    ) -> Generator[Query, Release, tuple[descent.Found, Excess]]:
+        """Release what exceeds the clip of steps in people's parts, up to a larger clip, in units.
+
+        Of people with several rows the parts are released as they are: at the steps' end those within the clip cancel.
+        """
+        mechanism, own = self.mechanism, self.mechanism.units
+        found = found._replace(theta=self._kept(coordinates.as_summed(found.theta, *own)) * found.theta)
+        assert clipped.counted is not None
+        counts, sizes, deviation = clipped.counted
+        clip, factor, mean = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people)
+        beyond = clipped.clip if mechanism.max_rows is None else 0.0
+        step = replace(self._step(found.theta, coordinates, longest), beyond=beyond)
+        clip -= beyond
+        bound = residual_bound(clip, step, mechanism.max_rows)
+        sums = NoisySum.calibrate(part, bound, found.theta.shape, unit=mechanism._unit)
+        released = yield Query("excess of residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
+        unit = own.outcomes
+        return found, Excess(released.values["sum"] / unit, sums.deviation / unit, factor, mean / unit)
+
+    def _corrected(
+        self, found: descent.Found, coordinates: Coordinates, excess: Excess | None, level: Level
+    ) -> tuple[descent.Found, Level]:
+        """Return coefficients and constant without the bias of clipping, as far as it is known."""
+        if excess is None:
+            return found, level
+        assert isinstance(level.variance, float)
+        theta, bias = corrected(found, coordinates, excess, level.mean, level.variance)
+        found = found._replace(theta=theta)
+        if not self.mechanism.fit_intercept:
+            return found, level._replace(bias=bias)
+        own = self.mechanism.units.outcomes
+        mean = held(theta[-1], 4.0 * self.mechanism.radii[1] / own)
+        return found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
+
+    def _clip(
+        self, name: str, part: Privacy, step: ResidualStep, longest: float, share: float
+    ) -> Generator[Query, Release, Clipped]:
+        """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
+        octaves = _octaves_below(self._largest_part(longest))
+        counted = yield from self._residual_sizes(name, part, step, octaves)
+        counts, edges, deviation = counted
+        found = descent.size_of_share(counts, deviation, edges, share, self.people)
+        return Clipped(float(edges[-1]) * _GUESSED if found is None else found, counted)
+
+    def _largest_part(self, longest: float) -> float:
+        """Return the largest size of a person's part of a step, where residuals are at most twice the outcomes."""
+        return 2.0 * longest * self.mechanism.radii[1] * (self.mechanism.max_rows or 1)
+
+    def _residual_sizes(
+        self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], *, of_first_rows: bool = False
+    ) -> Generator[Query, Release, Counted]:
+        """Count people by the size of their part of a sum, or of their first row's."""
+        mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
+        statistic = partial(count_residuals, step=step, octaves=octaves, of_first_rows=of_first_rows)
+        released = yield Query(name, mechanism, statistic)
+        edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
+        return Counted(released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation)
+
+    def _last(
+        self, parts: Parts, found: descent.Found, coordinates: Coordinates, *, pools: bool
+    ) -> Generator[Query, Release, tuple[Level, Residuals | None]]:
+        """Estimate the mean of residuals, and of their squares; in units except for the squares.
+
+        The mean is alone, or pooled with that of the steps.
+        """
+        mechanism, own = self.mechanism, self.mechanism.units
+        features, outcomes = mechanism.shape
+        level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
+        level_variance = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0
+        solved = self._solved(found, coordinates)
+        level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
+        coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
+        coef = self._kept(coef) * coef
+        constant = np.zeros((1, features + 1))
+        constant[0, -1] = 1.0
+        step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
+        assert parts.last_sizes is not None
+        octaves = _octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
+        counts, edges, deviation = yield from self._residual_sizes(
+            "sizes of last residuals", parts.last_sizes, step, octaves
+        )
+        # Zero is not a size.
+        longest = last_bin(counts[1:], deviation, share=_FEW, people=self.people, heavy=self._is_heavy)
+        limit = float(edges[1 + longest.place]) if longest.is_certain else mechanism.radii[1]
+        limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
+        if parts.mean_residual is not None:
+            bound = residual_bound(limit, step, mechanism.max_rows)
+            sums = NoisySum.calibrate(parts.mean_residual, bound, (1, outcomes), unit=mechanism._unit)
+            released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=limit), limit)
+            scale = self.rows * own.outcomes
+            mean = level + released.values["sum"][0] / scale
+            mean_variance = (sums.deviation / scale) ** 2
+            level = descent.constant(level, level_variance, mean, mean_variance) if pools else mean
+            level_variance = min(level_variance, mean_variance) if pools else mean_variance
+            level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
+        residuals = None
+        if parts.squares is not None:
+            limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
+            noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), (outcomes,))
+            released = yield Query("squares of residuals", noise, partial(sum_squares, step=step, limit=limit), limit)
+            # Residuals below the noise may be as large as it.
+            squares = np.maximum(released.values["sum"], noise.deviation)
+            whole = descent.unclipped(squares, self.rows, limit)
+            mean = squares / max(self.rows - len(found.theta), 1.0)
+            residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
+        return Level(level, level_variance), residuals
+
+    def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
+        """Return coefficients of rows in units, shrunk or penalised."""
+        mechanism, features = self.mechanism, self.mechanism.shape[0]
+        back = coordinates.whitening.T
+        coef = back @ found.theta[:features]
+        covariance = back @ found.covariance[:features, :features] @ back.T
+        xx = self._xx(coordinates)
+        if mechanism.penalty is None:
+            return descent.shrunk(coef, covariance, xx)
+        own, scale = mechanism.penalty, mechanism.row_map.scale
+        penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
+        return descent.penalised(coef, covariance, xx, penalty)
+
+    def _xx(self, coordinates: Coordinates) -> FloatArray:
+        """Return X'X about the rows' mean, made feasible, for rows in units."""
+        back = descent.inverse(coordinates.whitening)
+        xx = descent.without_constant(coordinates.resolved(), has_constant=self.mechanism.fit_intercept)
+        return back @ xx @ back.T
+
+    def _told(
+        self,
+        solved: descent.Shrunk,
+        level: Level,
+        found: descent.Found,
+        coordinates: Coordinates,
+        residuals: Residuals | None,
+        n_steps: int,
+    ) -> Regression:
+        """Return the solution from the releases, for rows in their original units."""
+        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
+        row_map = mechanism.row_map
+        scale = np.ones(features) if row_map.scale is None else row_map.scale
+        back = coordinates.whitening.T
+        bias = np.zeros((1, features, features))
+        if level.bias is not None:
+            bias = back @ level.bias[:, :features, :features] @ back.T
+        variances = np.maximum(np.diag(solved.covariance) + np.einsum("lii->li", bias), 0.0)
+        std = np.broadcast_to(np.sqrt(variances), (mechanism.shape[1], features))
+        center = coordinates.center
+        if row_map.center is not None:
+            center = center + row_map.center / scale / own.rows
+        intercept = level.mean - center @ solved.coef if mechanism.fit_intercept else np.zeros(mechanism.shape[1])
+        solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
+        given = solution.ridge if mechanism.penalty is None else mechanism.penalty
+        solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
+        forth = descent.inverse(back)
+        xx = self._xx(coordinates)
+        noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
+        covariance = noise + bias
+        evidence = Evidence(
+            back @ found.reached[:features, :features] @ forth,
+            descent.inverse(xx),
+            back @ found.theta[:features],
+            covariance,
+            least_signal=self.rows / float(np.trace(xx)),
+            n_rows=self.rows,
+            residual_noise=0.0 if residuals is None else residuals.noise,
+            **self._told_of_constant(level, center, solved, found, coordinates),
+            **own.of_evidence(row_map.scale, features),
+        )
+        variance = None if residuals is None else residuals.variance
+        lost = 1.0
+        if self.people * mechanism.mu >= descent.FEW:
+            lost = descent.lost(evidence.xy, np.mean(covariance, axis=0), xx)
+        if not coordinates.stands_out:
+            # The progress of descent is unknown without X'X.
+            unknown = np.full_like(solution.coef_std, np.nan)
+            return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
+        return Regression(solution, (evidence,), variance, n_steps, lost)
+
+    def _told_of_constant(
+        self,
+        level: Level,
+        center: FloatArray,
+        solved: descent.Shrunk,
+        found: descent.Found,
+        coordinates: Coordinates,
+    ) -> dict[str, Any]:
+        """Return what `Evidence` has of the intercept: that of the released center and level.
+
+        The center is off the rows' mean by the noise in it, which errors of coefficients are multiplied by.
+        """
+        if not self.mechanism.fit_intercept or level.variance is None:
+            return {}
+        features = self.mechanism.shape[0]
+        back = coordinates.whitening.T
+        noise = back @ found.covariance[:features, :features] @ back.T
+        shrunk = back @ found.theta[:features] - solved.coef
+        errors = np.sqrt(np.sum(shrunk**2, axis=0) + np.trace(noise))
+        means = self._parts(self.privacy).means
+        assert means is not None
+        of_center = self._sums_of_means(means).deviation / (self.rows * self.mechanism.units.rows)
+        level_noise = np.hypot(np.sqrt(level.variance), of_center * errors)
+        return {"constant": -center, "level": level.mean, "level_noise": level_noise}
+
+    def _step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
+        """Return the definition of a step's sum, for coefficients in these coordinates."""
+        mechanism, own = self.mechanism, self.mechanism.units
+        whitening = coordinates.of_rows(own.rows)
+        return ResidualStep(
+            coordinates.as_summed(theta, *own),
+            mechanism.row_map,
+            mechanism.outcome_map,
+            whitening,
+            constant=True,
+            longest=longest,
+        )
+
+    def _kept(self, coef: FloatArray) -> float:
+        """Return the part of coefficients (D, l) to use in sums of residuals, to prevent overflow: often 1."""
+        radius, largest = self.mechanism.radii
+        sizes = np.add.reduce(np.abs(coef), axis=1)
+        predicted = radius * float(np.add.reduce(sizes[:-1])) + float(sizes[-1])
+        return 1.0 / max(1.0, predicted / (_REACH * largest))
+
+    def _moments(
+        self, part: Privacy, length: float, weights: Mapping[str, float], *, bound_xx: float | None = None
+    ) -> JointMoments:
+        mechanism = self.mechanism
+        radii = length, mechanism.radii[1]
+        rounded = rounded_bound(radii[0], mechanism.shape[0]), rounded_bound(radii[1], mechanism.shape[1])
+        people = None
+        if mechanism.max_rows is not None:
+            people = DeclaredPeople.of(mechanism.max_rows, (bound_xx, None), *radii, mechanism.shape)
+        return JointMoments.calibrate(part, rounded, mechanism.shape, weights, people=people)
+
+    def _moments_query(self, name: str, moments: JointMoments, row_map: RowMap, length: float) -> Query:
+        unit = moments.people
+        statistic = partial(
+            sum_rows,
+            row_map=row_map,
+            outcome_map=self.mechanism.outcome_map,
+            radii=(length, self.mechanism.radii[1]),
+            bound_xx=None if unit is None else unit.bound_xx,
+            bound_xy=None if unit is None else unit.bound_xy,
+            sums="x" in moments.scales,
+        )
+        return Query(name, moments, statistic)
+
+    def _map(self, center: FloatArray, whitening: FloatArray | None = None) -> RowMap:
+        """Return the map of original rows to rows about the center, whitened if requested."""
+        own, row_map = self.mechanism.units.rows, self.mechanism.row_map
+        moved = own * center
+        if row_map.scale is not None:
+            moved = moved * row_map.scale
+        basis = None if whitening is None else np.ascontiguousarray(whitening.T) / own
+        return replace(row_map, center=moved if row_map.center is None else row_map.center + moved, basis=basis)
+
+    @property
+    def _is_heavy(self) -> bool:
+        return self.privacy.delta == 0.0
+
+    def _parts(self, privacy: Privacy) -> Parts:
+        """Split a budget."""
+        own = self.shares
+        powers = len(own.powers)
+        shares = [own.means, own.row_sizes, own.moments, own.whitened_moments, own.steps]
+        shares += [own.last_sizes, own.mean_residual, own.squares, own.excess]
+        shares += [own.whitened_sizes] * powers + [own.sizes] * own.n_sizes
+        each = iter(parts_of(privacy, [share for share in shares if share > 0.0]))
+        found = [next(each) if share > 0.0 else None for share in shares]
+        known = [part for part in found[9:] if part is not None]
+        row_sizes, steps, last_sizes = found[1], found[4], found[5]
+        assert row_sizes is not None
+        assert steps is not None
+        return Parts(
+            found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
+            found[6], found[7], found[8],
+        )  # fmt: skip
+
+
+class FewPeople(Fit):
+    """The stages where people are few: rows stay in coordinates as declared, and nothing follows the steps."""
+
+    def stages(self) -> Stages[Regression]:
+        """Yield one query after the other."""
+        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
+        of_level, of_size, of_steps = parts_of(self.privacy, _SHARES_OF_FEW)
+        theta = np.zeros((features + 1, mechanism.shape[1]))
+        theta[-1] = (yield from mechanism._mean_outcome(of_level, self.rows)) / own.outcomes
+        usual = _USUAL_ROW * mechanism.radii[0] / own.rows
+        coordinates = Coordinates.plain(np.zeros(features), usual, self.rows, constant=True)
+        longest = math.hypot(math.sqrt(features) / _USUAL_ROW, 1.0)
+        how = descent.few_steps(len(theta), self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        clip = yield from self._mean_size(of_size, self._step(theta, coordinates, longest), longest)
+        descent_of = coordinates, longest, how, Position.start(theta), _CLIPPED_OF_FEW
+        position, _ = yield from self._descend(of_steps, (), *descent_of, Clipped(clip))
+        found = descent.last_of(position, how)
+        solved = self._solved(found, coordinates)
+
+        def told() -> Regression:
+            regression = self._told(solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
+            return regression._replace(lost=mechanism._lost_by_few(self.people))
+
+        return told
+
+    def _mean_size(self, part: Privacy, step: ResidualStep, longest: float) -> Generator[Query, Release, float]:
+        """Estimate the geometric mean size of people's parts, each within a range of half-octaves.
+
+        A person's half-octave, counted from the middle one, is at most half of the range: few people show its mean
+        better than the places of the largest counts.
+        """
+        mechanism, middle = self.mechanism, _FEW_TOLD_APART // 2
+        # The last has all parts from a third of the largest on, as outcomes that are off by their bound have.
+        last = _octaves_below(self._largest_part(longest))[1] - 3
+        octaves = last - _FEW_TOLD_APART + 2, last
+        sums = NoisySum.calibrate(part, float(middle), (1,), unit=mechanism._unit)
+        released = yield Query("mean size of residuals", sums, partial(sum_octaves, step=step, octaves=octaves))
+        mean = float(np.clip(released.values["sum"][0] / self.people, -middle, middle))
+        # The lower edge: a smaller clip has less noise.
+        return float(np.exp2((octaves[0] + middle + mean - 1.0) / 2.0))
+
+
+class Lengths(NamedTuple):
+    """Released counts of rows by length."""
+
+    counts: FloatArray
+    #: Standard deviation of the noise in each.
+    deviation: float
+    #: Upper ends of the bins.
+    sizes: FloatArray
+    #: Clip of rows.
+    longest: float
+
+    def times(self, unit: float) -> Lengths:
+        """Return the counts for rows this many times as long."""
+        return self._replace(sizes=unit * self.sizes, longest=unit * self.longest)
+
+
+class Parts(NamedTuple):
+    """The budget, by release."""
+
+    means: Privacy | None
+    row_sizes: Privacy
+    moments: Privacy | None
+    whitened_sizes: tuple[Privacy, ...]
+    whitened_moments: Privacy | None
+    sizes: tuple[Privacy, ...]
+    steps: Privacy
+    last_sizes: Privacy | None
+    mean_residual: Privacy | None
+    squares: Privacy | None
+    excess: Privacy | None
+
+
+#: Least norm of rows whose moments have a grid.
+_SHORTEST_ROW = 2.0**-230
+#: Range of clips with a grid for sums of residuals.
+_SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
+
+
+def _bins_below(largest: float) -> HalfOctaves:
+    """Return half-octaves up to a largest size, from far below it."""
+    top = max(-799, min(math.ceil(2.0 * math.log2(largest)), 800))
+    return HalfOctaves(max(top - _TOLD_APART, -800), top)
+
+
+def _octaves_below(largest: float) -> tuple[int, int]:
+    last = max(-500, min(math.ceil(2.0 * math.log2(largest)), 500))
+    return last - _TOLD_APART, last
+
+
+def _power_below(size: float) -> float:
+    """Return the largest power of two that is not above a size."""
+    return math.ldexp(0.5, math.frexp(size)[1])
+
+
+def held(vector: FloatArray, length: float) -> FloatArray:
+    """Scale a vector onto a length, if it is longer."""
+    norm = float(np.linalg.norm(vector))
+    return vector if norm <= length else vector * (length / norm)
