@@ -153,6 +153,18 @@ def test_a_value_that_is_not_finite_is_found_wherever_it_is(layout, level):
         assert part.add(good, bad, None, 0, 19) == Y_NOT_FINITE
 
 
+@pytest.mark.parametrize("block_rows", [1, 8, 64])
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_first_row_that_is_not_finite_says_which_table_is(level, block_rows):
+    x, y = np.ones((19, 10)), np.ones((19, 2))
+    options = {"use_blas": False, "with_sums": False, "level": level}
+    part = GramSums(table(10, 1.0), table(2, 1.0), block_rows=block_rows, **options)
+    y[3, 1] = x[5, 4] = math.nan
+    assert part.add(x, y, None, 0, 19) == Y_NOT_FINITE
+    x[3, 9] = math.inf
+    assert part.add(x, y, None, 0, 19) == X_NOT_FINITE
+
+
 def test_lanes_are_emptied_before_their_sums_are_not_exact():
     """Rows at the bound, of a grid so fine that few of them sum exactly in doubles."""
     limit, entry = 2**50, 2.0**25 - 1.0

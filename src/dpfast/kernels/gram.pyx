@@ -204,7 +204,7 @@ cdef class GramSums:
 
     cdef int _add_to_lanes(
             self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        cdef int status = 0
+        cdef int status = 0, refused
         cdef Py_ssize_t n_rows, rows_a_lane, width = dpfast_panel_width(self.level)
         while start < stop and status == 0:
             n_rows = min(self.block_rows, stop - start)
@@ -212,6 +212,12 @@ cdef class GramSums:
             if self.rows_in_a_lane + rows_a_lane > self.rows_per_block:
                 self._flush_lanes()
             status = dpfast_pack_lanes(self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, &self.lanes)
+            if status != 0:
+                # The first row that is not finite says which table is named, whatever the size of blocks.
+                refused = dpfast_pack_rows(
+                    self.level, x, &self.x_grid, y, &self.y_grid, start, n_rows, n_rows, NULL, &self.scratch,
+                    &self.pack)
+                status = refused if refused != 0 else status
             start += n_rows
             if status == 0:
                 dpfast_add_lanes(
