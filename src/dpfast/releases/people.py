@@ -1,4 +1,4 @@
-"""The data owner's rows, as fits in stages read them, and the statistics that they are asked for: not private.
+"""The data owner's rows, as fits in stages read them, and the statistics of these stages: not private.
 
 Every statistic is an exact sum over people, or a count of them. Its map, radius and clip are public by then.
 """
