@@ -92,6 +92,7 @@ FITS = {
     "counts, of which a smaller bound is found": regression(
         loss="poisson", method="objective", bound_y=20.0, fit_intercept=True
     ),
+    "counts with standard errors": regression(loss="poisson", method="objective", fit_intercept=True, inference=True),
     "counts by descent": regression(10.0, loss="poisson", method="gradient", fit_intercept=True, any_order=True),
     "counts by descent, with standard errors": regression(
         10.0, loss="poisson", method="gradient", fit_intercept=True, inference=True, any_order=True

@@ -323,7 +323,7 @@ def test_the_plan_says_what_sampling_costs_and_buys():
     assert 1.0 < half.notes[ratio] < tenth.notes[ratio]
     assert tenth.notes[ratio] == pytest.approx(10 * tenth.scales["xx"] / plain.scales["xx"])
     errors = [tenth.notes[name] for name in ("error of the noise", "error of sampling")]
-    assert tenth.expected_error == pytest.approx(math.hypot(*errors), rel=0.05)
+    assert tenth.expected_error == pytest.approx(math.hypot(*errors))
     assert "fraction of the arithmetic saved: 0.32" in str(half)
 
 

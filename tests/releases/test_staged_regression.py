@@ -170,6 +170,13 @@ def test_all_stages_together_keep_to_the_budget(options, path, steps):
         assert least <= math.fsum(cost.epsilon for cost in costs) <= 1.0
 
 
+@pytest.mark.parametrize(("options", "is_whole"), [("plain", False), ("people", True)])
+def test_of_people_with_several_rows_the_excess_is_that_of_the_whole_part(options, is_whole):
+    """The sum of what exceeds the clip in each row would not be what exceeds it in the person's part."""
+    (step,) = [q.statistic.keywords["step"] for q in asked(staged(options), 0) if q.name == "excess of residuals"]
+    assert (step.beyond == 0.0) == is_whole
+
+
 @pytest.mark.parametrize("options", [options for options in OPTIONS if options != "penalty"])
 def test_linear_outcomes_are_found_exactly_with_hardly_any_noise(options):
     """Whatever rows are centred at, whitened by, and held to."""

@@ -105,21 +105,26 @@ def planned(
     """
     noise = route.calibration.noise
 
-    def lost(people: int, of_sampling: float = noise.sampling) -> tuple[float, float]:
+    def lost(people: int, noise: MomentNoise) -> float:
         assumed = assumed_of(route, people, shape, bound_y, spreads, score)
-        loss = assumed.loss_of_noise(replace(noise, sampling=of_sampling * n / people))
-        return max(score - assumed.expected_score(loss), 0.0), assumed.loss_of_level(noise)
+        shrunk = max(score - assumed.expected_score(assumed.loss_of_noise(noise)), 0.0)
+        return shrunk + assumed.loss_of_level(noise)
 
-    def error(people: int, of_sampling: float = noise.sampling) -> float:
-        return math.sqrt(sum(lost(people, of_sampling)) * spreads[1])
+    def error_of_noise(people: int) -> float:
+        return math.sqrt(lost(people, replace(noise, sampling=0.0)) * spreads[1])
 
-    plan = _plan(error, n, target, route.calibration.scales, score, score - sum(lost(n)))
+    def error_of_sampling(people: int) -> float:
+        # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
+        # norm of (X'X)^-1 is (1 - s/n)(d/s) times that of predictions, for rows whose d directions are equally long.
+        return math.sqrt(noise.sampling * n / people * shape[0] * score * spreads[1])
+
+    def error(people: int) -> float:
+        return math.hypot(error_of_noise(people), error_of_sampling(people))
+
+    plan = _plan(error, n, target, route.calibration.scales, score, score - lost(n, noise))
     if route.calibration.sample is None:
         return plan
-    # The error of (n/s) X_s'X_s theta is a sum over the sample of rows times predictions. Its mean square in the
-    # norm of (X'X)^-1 is (1 - s/n)(d/s) times that of predictions, for rows whose d directions are equally long.
-    sampling_error = math.sqrt(noise.sampling * shape[0] * score * spreads[1])
-    notes = {"error of the noise": error(n, 0.0), "error of sampling": sampling_error}
+    notes = {"error of the noise": error_of_noise(n), "error of sampling": error_of_sampling(n)}
     return replace(plan, notes=notes | _cost_of_sampling(route, of_all, shape))
 
 

@@ -377,6 +377,7 @@ class _CountFit(_ScoreFit):
 
     def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
         left, last = parts_of(privacy, [1.0 - _LAST, _LAST])
+        # The first level has been paid for: nothing is drawn for it here.
         return privacy, left, last
 
     def level(
