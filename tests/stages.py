@@ -17,7 +17,7 @@ class Size(NamedTuple):
     known_by: str
 
 
-RESOLVED = Size(2_000, 3, "moments of whitened rows")
+RESOLVED = Size(4_000, 3, "moments of whitened rows")
 
 
 def queries(mechanism, releases):

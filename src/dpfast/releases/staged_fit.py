@@ -48,6 +48,8 @@ _SHARES_OF_FEW, _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = (0.2, 0.1, 0.7), 
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
+#: The bias of a coefficient, of features of variance 1, by what the clip moved the constant: in standard deviations.
+_MOVED = 0.3
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -339,7 +341,7 @@ class Fit:
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
-        level_variance = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0
+        level_variance, bias = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0, None
         solved = self._solved(found, coordinates)
         level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
         coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
@@ -363,6 +365,10 @@ class Fit:
             scale = self.rows * own.outcomes
             mean = level + released.values["sum"][0] / scale
             mean_variance = (sums.deviation / scale) ** 2
+            if pools:
+                # Long rows have more of their residuals clipped: what moved the constant moved coefficients too.
+                moved = _MOVED * descent.moved_by_clip(level, level_variance, mean, mean_variance)
+                bias = moved[:, None, None] ** 2 * np.eye(len(found.theta)) if moved.any() else None
             level = descent.constant(level, level_variance, mean, mean_variance) if pools else mean
             level_variance = min(level_variance, mean_variance) if pools else mean_variance
             level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
@@ -376,7 +382,7 @@ class Fit:
             whole = descent.unclipped(squares, self.rows, limit)
             mean = squares / max(self.rows - len(found.theta), 1.0)
             residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
-        return Level(level, level_variance), residuals
+        return Level(level, level_variance, bias), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""

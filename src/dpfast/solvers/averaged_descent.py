@@ -113,8 +113,8 @@ class Schedule(NamedTuple):
 # Noise in the mean residual, relative to the clip of residuals, that is paid for.
 _LEVEL = 0.03
 # Shares of the excess of residuals: the least, for a feature by people times mu^2, and the most; the more of these, the
-# more is the error that of sampling, and not that of steps.
-_EXCESS, _EXCESS_BY_PEOPLE, _MOST_EXCESS = 0.04, 4e-4, 0.2
+# more is the error that of sampling, and not that of steps. And people times mu below which noise hides the bias.
+_EXCESS, _EXCESS_BY_PEOPLE, _MOST_EXCESS, _SHOWS_BIAS = 0.04, 4e-4, 0.2, 400.0
 # Shares of the histograms of residual parts, each, and how many there are where they tell.
 _SIZES, _MOST_SIZES = 0.015, 3
 
@@ -124,6 +124,7 @@ def schedule(people: float, mu: float, features: int, *, constant: bool, squares
     resolution = people * mu / features**1.5
     # The noise of a count, under replace-one.
     tells = math.sqrt(2.0 / _SIZES) / mu < _TELLS_CLIP * people
+    excess = min(max(_EXCESS_BY_PEOPLE * people * mu**2 / features, _EXCESS), _MOST_EXCESS)
     weight = min(max(math.log(max(resolution, _TINY) / _RESOLVED) / math.log(_WHOLLY), 0.0), 1.0)
     shares = Schedule(
         means=0.02 if constant else 0.0,
@@ -137,7 +138,7 @@ def schedule(people: float, mu: float, features: int, *, constant: bool, squares
         last_sizes=0.02,
         mean_residual=min(max((2.0 / (_LEVEL * people * mu)) ** 2, 0.05), 0.3) if constant else 0.0,
         squares=0.02 if squares else 0.0,
-        excess=min(max(_EXCESS_BY_PEOPLE * people * mu**2 / features, _EXCESS), _MOST_EXCESS) if weight > 0.0 else 0.0,
+        excess=excess if weight > 0.0 and people * mu >= _SHOWS_BIAS else 0.0,
     )
     powers = len(shares.powers)
     once = shares.means + shares.row_sizes + shares.moments + shares.whitened_moments
@@ -501,6 +502,14 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
     """Return the least-squares coefficients after adding a ridge to X'X."""
     factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
+
+
+def moved_by_clip(
+    of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
+) -> FloatArray:
+    """Return how far clipping moved the steps' constant: its distance from a mean of residuals, without their noise."""
+    squares = (of_residuals - of_steps) ** 2 - variance_of_steps - variance_of_residuals
+    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def constant(
