@@ -14,6 +14,7 @@ def overflow():
 @pytest.mark.parametrize("setting", ["warn", "raise"])
 def test_an_overflow_is_silent_in_every_thread(setting):
     with np.errstate(all=setting):
+        assert quiet(overflow)() == np.inf
         assert quiet(run_in_threads)([overflow] * 3, lambda: None) == [np.inf] * 3
 
 

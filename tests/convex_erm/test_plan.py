@@ -81,7 +81,9 @@ def test_planned_scores_fall_from_the_assumed_one_to_guessing():
     assert 0.25 < scores[0] < 0.3
     assert 0.3 < scores[1] < 0.88
     assert scores[2] == pytest.approx(0.9, abs=1e-3)
-    assert ObjectivePerturbationClassifier.plan(10, D, score=0.2, **four).expected_score == 0.2
+    for method in ("objective", "gradient"):
+        worse = ObjectivePerturbationClassifier.plan(10, D, score=0.2, **(four | {"method": method}))
+        assert worse.expected_score == 0.2
     exact = ObjectivePerturbationClassifier.plan(10, D, score=0.7, **(four | {"epsilon": np.inf}))
     assert (exact.expected_error, exact.expected_score) == (0.0, 0.7)
 

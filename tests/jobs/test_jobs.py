@@ -31,7 +31,7 @@ BASE = {
     "features": {
         "age": {"low": 0, "high": 100, "missing": 50},
         "smoker": "boolean",
-        "site": {"levels": ["Bern", "Basel"], "undeclared": "zeros"},
+        "site": {"levels": ["Bern", "Basel"], "undeclared": "zeros", "drop_first": False},
     },
     "outcomes": {"days": "number", "again": "boolean"},
     "estimator": {
