@@ -3,6 +3,7 @@
     python tools/check_speed.py main               all benchmarks, this tree (committed or not) against main
     python tools/check_speed.py HEAD^ --short      every loop of every kernel, and memory: what CI runs
     python tools/check_speed.py main --only gram   benchmarks whose name holds this
+    python tools/check_speed.py HEAD --slowed 1.3  is it seen that calls of this tree take 1.3 times longer?
 
 The benchmarks are those of benchmarks/ in this tree: `time_*` is what is timed and `peakmem_*` what is weighed; rivals
 (`track_*`) are left to asv. Two runs of the same code differ by more than a third on a shared machine. So each commit
@@ -119,9 +120,8 @@ def peak_memory() -> int:
 class Worker:
     """Does what it is told on its standard input, one JSON document a line, and answers likewise."""
 
-    def __init__(self, clock: str) -> None:
-        self.clock = time.process_time if clock == "cpu" else time.perf_counter
-        self.repeats = 1
+    def __init__(self, clock: str, slowed: float) -> None:
+        self.clock, self.slowed = time.process_time if clock == "cpu" else time.perf_counter, slowed
 
     def list(self) -> list[dict[str, Any]]:
         return [vars(benchmark) for benchmark in catalogue()]
@@ -150,7 +150,10 @@ class Worker:
         begun = clock()
         for _ in range(repeats):
             method(*arguments)
-        return (clock() - begun) / repeats
+        ends = begun + self.slowed * (clock() - begun)
+        while (now := clock()) < ends:
+            pass
+        return (now - begun) / repeats
 
     def weigh(self) -> int:
         """Return by how many bytes a call makes the process grow beyond what it held at most before."""
@@ -165,11 +168,11 @@ class Worker:
         del self.instance, self.method
 
 
-def serve(clock: str) -> None:
+def serve(clock: str, slowed: float) -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # benchmarks may print
     sys.path.insert(0, str(ROOT))
-    worker = Worker(clock)
+    worker = Worker(clock, slowed)
     for line in sys.stdin:
         name, arguments = json.loads(line)
         try:
@@ -185,20 +188,20 @@ def serve(clock: str) -> None:
 class Side:
     """A process in which one of the commits runs benchmarks."""
 
-    def __init__(self, site: Path, clock: str, core: int | None, more: dict[str, str] | None = None) -> None:
+    def __init__(self, site: Path, clock: str, slowed: float = 1.0) -> None:
         one_thread = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
         places = {"PYTHONPATH": str(site), "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg"}
-        command = [sys.executable, __file__, "--serve", "--clock", clock]
+        command = [sys.executable, __file__, "--serve", "--clock", clock, "--slowed", str(slowed)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, **one_thread, **places, **(more or {})},
+            env={**os.environ, **one_thread, **places},
         )
-        if core is not None and clock == "cpu":
-            os.sched_setaffinity(self._process.pid, {core})
+        if clock == "cpu":
+            os.sched_setaffinity(self._process.pid, {max(os.sched_getaffinity(0))})
 
     def ask(self, name: str, **arguments: object) -> Any:
         """Have the process do something; Failed if it could not, or has died."""
@@ -242,41 +245,29 @@ def compare_turns(base: list[float], ours: list[float]) -> Moved:
     return Moved(statistics.median(ratios), min(ours) / min(base))
 
 
-class Pair:
-    """The processes of both commits, which take turns."""
-
-    def __init__(self, start: Callable[[int], Side]) -> None:
-        self._start = start
-
-    def __enter__(self) -> Pair:
-        with ExitStack() as stack:
-            self.sides = [stack.enter_context(self._start(number)) for number in (0, 1)]
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.__exit__(*error)
-
-    def timed(self, benchmark: Benchmark, turns: int, factor: float) -> Moved:
-        """Time it in both. A look at one that is clearly no slower ends early."""
-        for number, side in enumerate(self.sides):
-            try:
-                side.ask("open", **vars(benchmark))
-            except Failed as failed:
-                raise Failed(f"{('base', 'this tree')[number]}: {failed}") from None
-        repeats = min(side.ask("warm_up") for side in self.sides)
-        spent: tuple[list[float], list[float]] = [], []
-        for turn in range(turns):
-            for number in (0, 1) if turn % 2 else (1, 0):
-                spent[number].append(self.sides[number].ask("turn", repeats=repeats))
-            if turn >= 4 and compare_turns(*spent).factor < 1.0 + 0.4 * (factor - 1.0):
-                break
-        for side in self.sides:
-            side.ask("close")
-        return compare_turns(*spent)
+Start = Callable[[int], Side]  # of the process of one commit
 
 
-def weighed(benchmark: Benchmark, start: Callable[[int], Side]) -> Moved:
+def timed(sides: list[Side], benchmark: Benchmark, turns: int, factor: float) -> Moved:
+    """Time it in both processes, which take turns. A look at one that is clearly no slower ends early."""
+    for number, side in enumerate(sides):
+        try:
+            side.ask("open", **vars(benchmark))
+        except Failed as failed:
+            raise Failed(f"{('base', 'this tree')[number]}: {failed}") from None
+    repeats = min(side.ask("warm_up") for side in sides)
+    spent: tuple[list[float], list[float]] = [], []
+    for turn in range(turns):
+        for number in (0, 1) if turn % 2 else (1, 0):
+            spent[number].append(sides[number].ask("turn", repeats=repeats))
+        if turn >= 4 and compare_turns(*spent).factor < 1.0 + 0.4 * (factor - 1.0):
+            break
+    for side in sides:
+        side.ask("close")
+    return compare_turns(*spent)
+
+
+def weighed(benchmark: Benchmark, start: Start) -> Moved:
     """Weigh a call in new processes."""
     growths = []
     for number in (0, 1):
@@ -305,22 +296,22 @@ class Report:
         yield f"{self.n_compared} benchmarks compared, {len(self.slower)} beyond {factor:g} times"
 
 
-def compare(benchmarks: list[Benchmark], start: Callable[[int], Side], factor: float) -> Report:
+def compare(benchmarks: list[Benchmark], start: Start, factor: float) -> Report:
     """Compare all, then again those that moved."""
     report, moved = Report({}, {}, {}), []
     with ExitStack() as stack:
-        pair: Pair | None = None
+        sides: list[Side] = []
         for benchmark in benchmarks:
             try:
                 if benchmark.weighs:
                     first = weighed(benchmark, start)
                 else:
-                    pair = pair or stack.enter_context(Pair(start))
-                    first = pair.timed(benchmark, TURNS[0], factor)
+                    sides = sides or [stack.enter_context(start(number)) for number in (0, 1)]
+                    first = timed(sides, benchmark, TURNS[0], factor)
             except Failed as failed:
                 report.not_compared[benchmark.name] = str(failed)
                 stack.close()  # what is in those processes is not known
-                pair = None
+                sides = []
                 continue
             report.n_compared += 1
             if first.factor > factor:
@@ -333,7 +324,7 @@ def compare(benchmarks: list[Benchmark], start: Callable[[int], Side], factor: f
     return report
 
 
-def confirmed(benchmark: Benchmark, start: Callable[[int], Side], factor: float) -> float | None:
+def confirmed(benchmark: Benchmark, start: Start, factor: float) -> float | None:
     """Look again, with more turns, in new processes: memory lies elsewhere in them. None if it has not moved."""
     seen = []
     for turns in TURNS[1:]:
@@ -341,8 +332,8 @@ def confirmed(benchmark: Benchmark, start: Callable[[int], Side], factor: float)
             if benchmark.weighs:
                 again = weighed(benchmark, start)
             else:
-                with Pair(start) as pair:
-                    again = pair.timed(benchmark, turns, factor)
+                with start(0) as base, start(1) as ours:
+                    again = timed([base, ours], benchmark, turns, factor)
         except Failed:
             return None
         if again.factor <= factor:
@@ -369,26 +360,24 @@ def unpack(commit: str, folder: Path, *paths: str) -> None:
         raise Failed(f"{commit} could not be read")
 
 
-def kernels_of(commit: str, change: Callable[[Path], object] | None = None, name: str = "") -> Path:
-    """Return a commit's package with compiled kernels, building them if nobody has; `change` may edit the sources."""
+def kernels_of(commit: str) -> Path:
+    """Return a commit's package with compiled kernels, building them if nobody has."""
     trees = git("ls-tree", commit, "--", *SOURCES_OF_KERNELS)
-    key = hashlib.sha256(" ".join([trees, sys.version, name]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{trees} {sys.version}".encode()).hexdigest()[:16]
     folder = FOLDER / key
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
         unpack(commit, folder / "source")
-        if change is not None:
-            change(folder / "source")
-        print(f"building the kernels of {commit[:12]}{name and ', ' + name}", flush=True)
+        print(f"building the kernels of {commit[:12]}", flush=True)
         site = install(folder, "-Db_ndebug=if-release", source=folder / "source", buildtype="release")
         (folder / "done").write_text(str(site.relative_to(folder)))
     return folder / (folder / "done").read_text() / "dpfast"
 
 
-def site_of(commit: str, change: Callable[[Path], object] | None = None, name: str = "") -> Path:
+def site_of(commit: str) -> Path:
     """Return what is to be on the path of a process that runs a commit: its Python, and kernels."""
-    package = kernels_of(commit, change, name)
-    folder = FOLDER / "sites" / f"{commit[:16]}{name}"
+    package = kernels_of(commit)
+    folder = FOLDER / "sites" / commit[:16]
     if not (folder / "sitecustomize.py").exists():
         shutil.rmtree(folder, ignore_errors=True)
         unpack(commit, folder / "tree", "src/dpfast")
@@ -405,16 +394,6 @@ def this_tree() -> str:
     return git("stash", "create") if git("status", "--porcelain", "--untracked-files=no") else git("rev-parse", "HEAD")
 
 
-def core_of() -> int:
-    """Return the core that both processes take turns on."""
-    return max(os.sched_getaffinity(0))
-
-
-def short_form(benchmarks: list[Benchmark]) -> list[Benchmark]:
-    """Choose what shows a slower kernel, or a larger block, within a minute."""
-    return [b for b in benchmarks if b.module == "bench_kernels" or (b.weighs and b.module == "bench_gram")]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("base", nargs="?", help="the commit to compare with")
@@ -422,22 +401,24 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="benchmarks whose name holds this")
     parser.add_argument("--factor", type=float, default=FACTOR, help=f"what is too slow (default: {FACTOR})")
     parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
+    parser.add_argument(
+        "--slowed", type=float, default=1.0, metavar="TIMES", help="have calls of this tree take longer"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(options.clock)
+        serve(options.clock, options.slowed)
         return 0
     if options.base is None:
         parser.error("which commit is to be compared with?")
-    core = core_of()
 
     def start(number: int) -> Side:
-        return Side(sites[number], options.clock, core)
+        return Side(sites[number], options.clock, options.slowed if number else 1.0)
 
     try:
         commits = [git("rev-parse", "--verify", f"{options.base}^{{commit}}"), this_tree()]
         changed = git("diff", "--name-only", *commits, "--", "src", "benchmarks", "meson.build", "meson.options")
-        if options.short and not changed:
+        if options.short and not changed and options.slowed == 1.0:
             print("nothing that runs has changed")
             return 0
         sites = [site_of(commit) for commit in commits]
@@ -448,8 +429,8 @@ def main() -> int:
         return 0 if options.short else 2
 
     chosen = [benchmark for benchmark in benchmarks if options.only in benchmark.name]
-    if options.short:
-        chosen = short_form(chosen)
+    if options.short:  # what shows a slower kernel, or a larger block, within a minute
+        chosen = [b for b in chosen if b.module == "bench_kernels" or (b.weighs and b.module == "bench_gram")]
     begun = time.monotonic()
     report = compare(chosen, start, options.factor)
     print(*report.lines(options.factor), f"{time.monotonic() - begun:.0f} s", sep="\n")

@@ -1,26 +1,24 @@
 #!/usr/bin/env python
 """Weaken the package one place at a time and see whether the tests notice.
 
-A weakening is a mutant: a way to be wrong about privacy that still looks right. The operators of ``operators.py`` make
-them from the syntax trees of the files named in CRITICAL; what no operator makes, and kernels, stand by hand in
-``tools/weakenings/*.toml``. Each is applied to a copy of the package, and the tests that run the function it is in are
-run on it. A weakening that no test notices is a hole in the tests, unless ``tools/survivors.toml`` gives the reason.
+A weakening is a mutant: a way to be wrong about privacy that still looks right. Operators make them from the syntax
+trees of the files named in CRITICAL; what no operator makes, and kernels, stand by hand in ``tools/weakenings/*.toml``.
+Each is applied to a copy of the package, and the tests that run the function it is in are run on it. A weakening that
+no test notices is a hole in the tests, unless ``tools/survivors.toml`` gives the reason.
 
     python tools/weaken.py --part ci                    those by hand that are marked ``ci``
     python tools/weaken.py --sample 1                   a sample, one of each file
     python tools/weaken.py --only 'noise/source.py:*'   these; K07 is one of those by hand
-    python tools/weaken.py --shard 2/40                 the second of forty parts of all
     python tools/weaken.py --dry-run --only 'noise/*'   only list them
 
-For mutants every fast test is first run once on a copy that records which functions it runs: ten minutes, as long as
-continuous integration has. With ``--folder`` the record is kept, and only tests that have changed, or whose subject
-has, are run anew.
+A mutant is named FILE:FUNCTION:OPERATOR:N, the N-th place in that function that the operator changes, from 0. For
+mutants every fast test is first run once on a copy that records which functions it runs: ten minutes. With ``--folder``
+the record is kept, and only test files that have changed are run anew. Meson, ninja, Cython and a C compiler are needed
+beside ``dpfast[test]``, for the kernels.
 
 mutmut mutates only Python, keeps every mutant in one process's module, and knows no operators of one's own; cosmic-ray
-runs one command for all mutants, whatever function they are in. Neither builds kernels, drops noise or a commit, nor
-sees whether what failed also fails on the whole package.
-
-Needed beside ``dpfast[test]``: meson, ninja, Cython and a C compiler, for the kernels.
+runs one command for all mutants. Neither builds kernels, drops noise or a commit, nor sees whether what failed also
+fails on the whole package.
 
 An entry by hand states: ``id``; ``file`` under src/dpfast; ``edits``, each of an ``old`` text, the ``new`` one and,
 where the old one occurs several times on purpose, which of them (``nth``, from 0); ``reason``, what is lost; ``tests``,
@@ -29,12 +27,9 @@ the files or single tests under tests/ that must notice; ``ci = true`` for one t
 
 import argparse
 import ast
-import hashlib
+import compileall
 import json
-import marshal
-import math
 import os
-import py_compile
 import random
 import shutil
 import signal
@@ -44,17 +39,16 @@ import tempfile
 import time
 import tomllib
 import traceback
-import zlib
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
-from importlib.util import MAGIC_NUMBER, cache_from_source
+from importlib.util import cache_from_source
 from pathlib import Path
-from types import CodeType
+from typing import Any
 
-import operators
 from building import ROOT, call, put_first
 
 PACKAGE = Path("src", "dpfast")
@@ -75,9 +69,214 @@ UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py k
 PRELOADED = ("pytest", "hypothesis", "numpy", "scipy.stats", "scipy.optimize", "sklearn.base", "pandas", "pyarrow")
 PRELOADED += ("mpmath", "threadpoolctl", "dask.array", "dask.dataframe", "cryptography.hazmat.primitives.ciphers.aead")
 
+# Seconds of tests for a mutant.
+PATIENCE = 20.0
 
-class Stale(Exception):
-    """The text to be weakened is not there, or not there once."""
+_EDGES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_OPPOSITES = {ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
+_OPPOSITES |= {opposite: one for one, opposite in _OPPOSITES.items()}
+_COMPARISONS = (("edge", _EDGES), ("opposite", _OPPOSITES))
+# Of a product the other factor is left, of a sum the other term, and so on; of the rest, what stands to the left.
+_BOTH_SIDES = {ast.Mult: "factor", ast.Add: "term", ast.BitAnd: "bit", ast.BitOr: "bit"}
+_LEFT_SIDE = {ast.Sub: "term", ast.Div: "divisor", ast.FloorDiv: "divisor", ast.Mod: "divisor", ast.Pow: "power"}
+_LEFT_SIDE |= {ast.LShift: "shift", ast.RShift: "shift"}
+_SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add}
+_OTHER_NAMES = "min max,minimum maximum,fmin fmax,any all,floor ceil,up down,sqrt_up sqrt_down,argmin argmax,zeros ones"
+_PAIRS = [pair.split() for pair in f"{_OTHER_NAMES},reserving reserve".split(",")]
+_SWAPS = dict(_PAIRS) | {other: one for one, other in _PAIRS}
+_SWAPS |= {"sum": "max", "bitwise_and": "bitwise_or", "union1d": "append"}
+# Calls in whose place their first argument may stand: what bounds, rounds, reorders or records it.
+_SKIPPED = "clip shortened nextafter abs fabs sqrt square up down sqrt_up sqrt_down rounded_bound log1p expm1 rint"
+_SKIPPED += " unique sorted frozenset optional cumsum hypot escape public_rows record"
+# What makes noise too small, halved or doubled.
+_HALVED = "scale sensitivity bound radius error size clip reach limit length deviation norm weight change cost tau"
+_HALVED += " largest most gradient curvature tolerance"
+_DOUBLED = "epsilon delta mu rate beta share gamma"
+_UNSEEN = ("annotation", "returns", "decorator_list", "bases", "keywords", "type_params")
+_HARMLESS = ("strict", "dtype", "copy")  # arguments that make an error earlier or a table larger
+
+
+@dataclass(frozen=True, eq=False)
+class Mutant:
+    """One change at one place of a module's syntax tree."""
+
+    id: str
+    file: str
+    _module: ast.Module
+    _holder: Any
+    _key: str | int
+    _old: ast.AST
+    _new: ast.AST
+    tests = ()  # those that run its function
+
+    @property
+    def change(self) -> str:
+        return f"line {self._old.lineno}: {_shown(self._old)}  ->  {_shown(self._new)}"
+
+    def applied(self, _: str) -> str:
+        """Return the module's text with the change."""
+        self._holder[self._key] = self._new
+        try:
+            return ast.unparse(ast.fix_missing_locations(self._module))
+        finally:
+            self._holder[self._key] = self._old
+
+
+def mutants(file: str, text: str) -> list[Mutant]:
+    """Return all mutants of a module, by line."""
+    module, found, numbers = ast.parse(text), [], Counter()
+    for holder, key, function, node in _places(module, "<module>"):
+        for operator, new in _changes(node):
+            place = f"{file}:{function}:{operator}"
+            found.append(Mutant(f"{place}:{numbers[place]}", file, module, holder, key, node, new))
+            numbers[place] += 1
+    return found
+
+
+def _places(node: ast.AST, function: str) -> Iterator[tuple[Any, str | int, str, ast.AST]]:
+    """Yield every node that may be changed, where it hangs, and the function that it is in."""
+    for name, value in ast.iter_fields(node):
+        if name in _UNSEEN and not isinstance(node, ast.Call):
+            continue
+        holder, children = (value, enumerate(value)) if isinstance(value, list) else (vars(node), [(name, value)])
+        for key, child in children:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):
+                continue
+            if (isinstance(child, ast.keyword) and child.arg in _HARMLESS) or _is_of_types(child):
+                continue
+            named = isinstance(child, ast.FunctionDef | ast.ClassDef)
+            if named and (child.name.startswith("_repr") or child.name in ("__repr__", "__str__", "__dir__")):
+                continue
+            inner = f"{function}.{child.name}".removeprefix("<module>.") if named else function
+            if hasattr(child, "lineno"):
+                yield holder, key, inner, child
+            yield from _places(child, inner)
+
+
+def _is_of_types(node: ast.AST) -> bool:
+    """Whether this is a type with parameters, by the name of what is subscripted, or what type checkers alone see."""
+    if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
+        return True
+    name = _last_name(node.value) if isinstance(node, ast.Subscript) else ""
+    return name in ("tuple", "list", "dict", "type") or (name[:1].isupper() and not name.isupper())
+
+
+def _without(items: list, place: int) -> list:
+    return [*items[:place], *items[place + 1 :]]
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield what may stand in the place of a node, with the operator that puts it there."""
+    match node:
+        case ast.Compare(left, ops, comparators):
+            for place, (kind, swaps) in [(k, pair) for k in range(len(ops)) for pair in _COMPARISONS]:
+                if other := swaps.get(type(ops[place])):
+                    yield kind, ast.Compare(left, [*ops[:place], other(), *ops[place + 1 :]], comparators)
+        case ast.BoolOp(op, values):
+            for place in range(len(values)):
+                rest = _without(values, place)
+                yield "operand", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
+        case ast.UnaryOp(ast.Not() | ast.USub(), operand) if not isinstance(operand, ast.Constant):
+            yield "not" if isinstance(node.op, ast.Not) else "minus", operand
+        case ast.BinOp(left, op, right):
+            if kind := _BOTH_SIDES.get(type(op)):
+                yield kind, left
+                yield kind, right
+            elif kind := _LEFT_SIDE.get(type(op)):
+                yield kind, left
+            if other := _SIGNS.get(type(op)):
+                yield "sign", ast.BinOp(left, other(), right)
+        case ast.List([_, _, *_] as elements, ast.Load()) | ast.Tuple([_, _, *_] as elements, ast.Load()):
+            yield "element", type(node)(elements[:-1], ast.Load())
+        case ast.Constant(bool()):
+            yield "flag", ast.Constant(not node.value)
+        case ast.Constant(int()):
+            yield "number", ast.Constant(node.value + 1)
+            if node.value > 1:
+                yield "number", ast.Constant(node.value - 1)
+        case ast.Constant(float()):
+            yield "number", ast.Constant(0.5 * node.value or 1.0)
+        case ast.Constant("replace_one" | "add_remove"):
+            yield "adjacency", ast.Constant("add_remove" if node.value == "replace_one" else "replace_one")
+        case ast.Call():
+            yield from _changes_of_call(node)
+        case ast.If(_, body, orelse):
+            yield "never", ast.If(ast.Constant(False), body, orelse)
+            yield "always", ast.If(ast.Constant(True), body, orelse)
+        case ast.IfExp(_, body, orelse):
+            yield "never", orelse
+            yield "always", body
+        case ast.While(_, body, orelse):
+            yield "never", ast.While(ast.Constant(False), body, orelse)
+        case ast.AugAssign(target, op, value):
+            yield "statement", ast.Pass()
+            if other := _SIGNS.get(type(op)):
+                yield "sign", ast.AugAssign(target, other(), value)
+        case ast.Expr(ast.Call()) | ast.Delete() | ast.Continue() | ast.Break():
+            yield "statement", ast.Pass()
+        case ast.Assign([ast.Attribute() | ast.Subscript()]):
+            yield "statement", ast.Pass()
+        case ast.With(items, body):
+            for place, item in enumerate(items):
+                if item.optional_vars is None:
+                    rest = _without(items, place)
+                    yield "with", ast.With(rest, body) if rest else ast.If(ast.Constant(True), body, [])
+        case ast.Try(body, handlers, orelse, finalbody) if finalbody:
+            yield "finally", ast.Try(body, handlers, orelse, []) if handlers else ast.If(ast.Constant(True), body, [])
+        case ast.Try(body, handlers, orelse, []) if len(handlers) == 1:
+            yield "handler", ast.If(ast.Constant(True), [*body, *orelse], [])
+        case ast.ListComp(element, [first, *more]) | ast.GeneratorExp(element, [first, *more]) if first.ifs:
+            shorter = ast.comprehension(first.target, first.iter, first.ifs[1:], 0)
+            yield "filter", type(node)(element, [shorter, *more])
+
+
+def _changes_of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    func, arguments, keywords = node.func, node.args, node.keywords
+    name = _last_name(func)
+    if other := _SWAPS.get(name):
+        yield "swap", ast.Call(_renamed(func, other), arguments, keywords)
+    if name in _SKIPPED.split() and arguments and not isinstance(arguments[0], ast.Starred):
+        yield "skip", arguments[0]
+    if isinstance(func, ast.Attribute) and _last_name(func.value) == "check" and len(arguments) > 1:
+        yield "unchecked", arguments[1]
+    if name in ("check_finite", "paid") and isinstance(func, ast.Attribute):
+        yield "skip", func.value
+    if name in ("draw", "draw_columns") and len(arguments) > 2:
+        yield "noiseless", arguments[2]
+    if name in ("min", "max", "minimum", "maximum") and len(arguments) == 2 and not keywords:
+        yield from (("operand", argument) for argument in arguments)
+    for place, argument in enumerate(arguments):
+        for kind, other in _weaker(argument):
+            yield kind, ast.Call(func, [*arguments[:place], other, *arguments[place + 1 :]], keywords)
+    if name in ("_fixed", "resolve_source") and len(arguments) > 1:  # which go on without their last argument
+        yield "argument", ast.Call(func, arguments[:-1], keywords)
+    for place, keyword in enumerate(keywords):
+        if keyword.arg and keyword.arg not in _HARMLESS:
+            yield "keyword", ast.Call(func, arguments, _without(keywords, place))
+
+
+def _renamed(node: ast.expr, name: str) -> ast.expr:
+    return ast.Name(name) if isinstance(node, ast.Name) else ast.Attribute(node.value, name)
+
+
+def _weaker(argument: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield what asks for less noise than an argument whose name, or whose function's, ends with a telling word."""
+    word = _last_name(argument.func if isinstance(argument, ast.Call) else argument).strip("_").split("_")[-1]
+    if {word, word.removesuffix("s")} & {*_HALVED.split()}:
+        yield "half", ast.BinOp(ast.Constant(0.5), ast.Mult(), argument)
+    elif {word, word.removesuffix("s")} & {*_DOUBLED.split()}:
+        yield "double", ast.BinOp(ast.Constant(2.0), ast.Mult(), argument)
+    elif word in ("rest", "left"):  # the whole budget once more
+        yield "whole", _renamed(argument, "privacy")
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _shown(node: ast.AST) -> str:
+    """Return the first line of a piece of code."""
+    return ast.unparse(ast.fix_missing_locations(node)).strip().partition("\n")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,49 +285,31 @@ class ByHand:
 
     id: str
     file: str
-    edits: tuple[dict, ...]
-    reason: str
-    tests: tuple[str, ...] = ()
+    edits: list[dict]
+    change: str
+    tests: list[str]
     ci: bool = False
     defect: str = ""
-    equivalent: str = ""
-
-    @property
-    def change(self) -> str:
-        return self.reason
 
     def applied(self, text: str) -> str:
         """Return the text weakened; an old text that is missing or ambiguous is stale."""
         for edit in self.edits:
-            parts = text.split(edit["old"])
-            found, nth = len(parts) - 1, edit.get("nth")
-            if nth is None and found != 1:
-                raise Stale(f"{edit['old']!r} occurs {found} times")
-            if nth is not None and not nth < found:
-                raise Stale(f"{edit['old']!r} occurs {found} times, the one numbered {nth} is asked for")
-            split = (nth or 0) + 1
-            text = edit["old"].join(parts[:split]) + edit["new"] + edit["old"].join(parts[split:])
+            if text.count(edit["old"]) != 1:
+                raise ValueError(f"{edit['old']!r} occurs {text.count(edit['old'])} times")
+            text = text.replace(edit["old"], edit["new"])
         return text
 
     def check(self) -> None:
         self.applied((ROOT / PACKAGE / self.file).read_text())
         for name in self.tests:
             if not (ROOT / "tests" / name.partition("::")[0]).exists():
-                raise Stale(f"there is no tests/{name}")
-
-
-Weakening = ByHand | operators.Mutant
+                raise ValueError(f"there is no tests/{name}")
 
 
 def by_hand() -> list[ByHand]:
-    weakenings = []
-    for path in sorted((ROOT / "tools" / "weakenings").glob("*.toml")):
-        for entry in tomllib.loads(path.read_text())["weakening"]:
-            weakenings.append(ByHand(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}))
-    repeated = [name for name, times in Counter(w.id for w in weakenings).items() if times > 1]
-    if repeated:
-        raise ValueError(f"ids used twice: {', '.join(repeated)}")
-    return weakenings
+    paths = sorted((ROOT / "tools" / "weakenings").glob("*.toml"))
+    entries = [entry for path in paths for entry in tomllib.loads(path.read_text())["weakening"]]
+    return [ByHand(change=entry.pop("reason"), **entry) for entry in entries]
 
 
 def survivors() -> dict[str, str]:
@@ -136,26 +317,15 @@ def survivors() -> dict[str, str]:
     return tomllib.loads((ROOT / "tools" / "survivors.toml").read_text())
 
 
-def made() -> dict[str, list[operators.Mutant]]:
+def made() -> dict[str, list[Mutant]]:
     """Return the mutants of every critical file."""
     names = sorted(path.relative_to(ROOT / PACKAGE).as_posix() for path in (ROOT / PACKAGE).rglob("*.py"))
     names = [name for name in names if _fits(name, CRITICAL) and not _fits(name, SPARED)]
-    return {name: operators.mutants(name, (ROOT / PACKAGE / name).read_text()) for name in names}
+    return {name: mutants(name, (ROOT / PACKAGE / name).read_text()) for name in names}
 
 
 def _fits(name: str, patterns: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns.split())
-
-
-def sampled(mutants: list[operators.Mutant], many: int) -> list[operators.Mutant]:
-    """Return some of one file's mutants, of as many operators as can be; what is written elsewhere changes none."""
-    rounds: Counter[str] = Counter()
-    turns = []
-    for mutant in sorted(mutants, key=lambda one: zlib.crc32(one.id.encode())):
-        operator = mutant.id.split(":")[2]
-        turns.append((rounds[operator], mutant))
-        rounds[operator] += 1
-    return [mutant for _, mutant in sorted(turns, key=lambda turn: turn[0])[:many]]
 
 
 class Workspace:
@@ -163,123 +333,80 @@ class Workspace:
 
     def __init__(self, folder: Path, jobs: int):
         self.tree, self.build = folder / "tree", folder / "build"
-        self._copy_tree()
-        if not (self.build / "build.ninja").exists():
-            call("meson", "setup", self.build, self.tree)
-        self.compile()
-        self._built = {path: path.read_bytes() for path in self._extensions()}
-        self.packages = [self._package(folder / f"package{job}") for job in range(jobs)]
-
-    def _copy_tree(self) -> None:
-        command = ("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        names = {name for name in subprocess.check_output(command, text=True).split("\0") if (ROOT / name).is_file()}
-        for path in [path for path in self.tree.rglob("*") if path.is_file()]:
-            if path.relative_to(self.tree).as_posix() not in names:
-                path.unlink()
-        for name in names:
-            copy, content = self.tree / name, (ROOT / name).read_bytes()
-            if not copy.exists() or copy.read_bytes() != content:  # what stands keeps its time, and its build
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_bytes(content)
-
-    def _package(self, folder: Path) -> Path:
-        """Return a folder to be put on the path, with a package of its own."""
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.tree / PACKAGE, folder / "dpfast", ignore=shutil.ignore_patterns("__pycache__"))
-        for path, content in self._built.items():
-            (folder / "dpfast" / path.relative_to(self.build / PACKAGE)).write_bytes(content)
-        for file in folder.rglob("*.py"):
-            _put_code(file, _recording(file.relative_to(folder / "dpfast").as_posix(), file.read_text()))
-        put_first(folder, "import builtins\nbuiltins._functions_reached = set()\n")
-        return folder
-
-    def whole(self) -> None:
-        """Put code that records nothing in the place of the code that does."""
-        for package in self.packages:
-            for file in (package / "dpfast").rglob("*.py"):
-                py_compile.compile(str(file))
-
-    def _extensions(self) -> list[Path]:
-        return sorted((self.build / PACKAGE).rglob("*.so"))
-
-    def compile(self) -> None:
+        # Not what is hidden, environments and caches, nor what was built.
+        shutil.rmtree(self.tree, ignore_errors=True)
+        shutil.copytree(ROOT, self.tree, ignore=shutil.ignore_patterns(".*", "build", "__pycache__", "*.so"))
+        call("meson", "setup", self.build, self.tree)
         call("meson", "compile", "-C", self.build)
+        self.packages = [folder / f"package{job}" for job in range(jobs)]
 
-    def weaken(self, weakening: Weakening, package: Path) -> None:
+    def fill(self, change: Callable[[str, str], str] = lambda name, text: text) -> None:
+        """Make the packages anew, every module's text changed."""
+        for folder in self.packages:
+            package = folder / "dpfast"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(self.tree / PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+            self._put_built(folder)
+            for file in package.rglob("*.py"):
+                file.write_text(change(file.relative_to(package).as_posix(), file.read_text()))
+            put_first(folder, "import builtins\nbuiltins._functions_reached = set()\n")
+            compileall.compile_dir(package, quiet=1)
+
+    def weaken(self, weakening: Mutant | ByHand, package: Path) -> None:
         file, source = package / "dpfast" / weakening.file, self.tree / PACKAGE / weakening.file
-        if isinstance(weakening, operators.Mutant):
-            _put_code(file, weakening.code())
-            return
         whole = source.read_text()
         text = weakening.applied(whole)
         if not weakening.file.endswith(KERNELS):
             file.write_text(text)
-            Path(cache_from_source(file)).unlink()  # it may have the size and the second of the weakened file
+            Path(cache_from_source(file)).unlink(missing_ok=True)  # it may have this file's size and second
             return
         source.write_text(text)
         try:
-            self.compile()
-            for path, content in self._built.items():
-                if path.read_bytes() != content:
-                    (package / "dpfast" / path.relative_to(self.build / PACKAGE)).write_bytes(path.read_bytes())
+            call("meson", "compile", "-C", self.build)
+            self._put_built(package)
         finally:
             source.write_text(whole)
+            call("meson", "compile", "-C", self.build)
 
-    def mend(self, weakening: Weakening, package: Path) -> None:
-        if not weakening.file.endswith(KERNELS):
-            file = package / "dpfast" / weakening.file
-            shutil.copy2(self.tree / PACKAGE / weakening.file, file)
-            py_compile.compile(str(file))
-            return
-        for path, content in self._built.items():
+    def mend(self, weakening: Mutant | ByHand, package: Path) -> None:
+        shutil.copy2(self.tree / PACKAGE / weakening.file, package / "dpfast" / weakening.file)
+        self._put_built(package)
+
+    def _put_built(self, package: Path) -> None:
+        for path in (self.build / PACKAGE).rglob("*.so"):
             copy = package / "dpfast" / path.relative_to(self.build / PACKAGE)
-            if copy.read_bytes() != content:
-                copy.unlink()  # a file that a process has mapped must not be written into
-                copy.write_bytes(content)
+            copy.unlink(missing_ok=True)  # a file that a process has mapped must not be written into
+            shutil.copy2(path, copy)
 
 
-def _put_code(file: Path, code: CodeType) -> None:
-    """Let a module run this code, whatever its file says: a cache whose source is not looked at (PEP 552)."""
-    cache = Path(cache_from_source(file))
-    cache.parent.mkdir(exist_ok=True)
-    cache.write_bytes(MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(code))
-
-
-def _recording(name: str, text: str) -> CodeType:
-    """Return a module's code, with a first step in every function that tells that it was reached."""
+def recording(name: str, text: str) -> str:
+    """Return a module's text, with a first step in every function that tells that it was reached."""
     module = ast.parse(text)
-    for function, node in operators.functions(module):
-        begin = 1 if ast.get_docstring(node, clean=False) is not None else 0
-        (step,) = ast.parse(f"_functions_reached.add({f'{name}:{function}'!r})").body
-        for part in ast.walk(step):
-            ast.copy_location(part, node)
-        node.body.insert(begin, step)
-    return compile(module, name, "exec", dont_inherit=True)
+    waiting: list[tuple[str, ast.AST]] = [("", module)]
+    while waiting:
+        prefix, node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            is_named = isinstance(child, ast.FunctionDef | ast.ClassDef)
+            waiting.append((f"{prefix}.{child.name}".lstrip(".") if is_named else prefix, child))
+        if isinstance(node, ast.FunctionDef):
+            begin = int(ast.get_docstring(node, clean=False) is not None)
+            node.body[begin:begin] = ast.parse(f"_functions_reached.add({f'{name}:{prefix}'!r})").body
+    return ast.unparse(ast.fix_missing_locations(module))
 
 
 # In place of an exit status.
 _HANGS, _TIMED_OUT = 100, 101
+_OUTCOMES = dict.fromkeys((1, 2, 4, _HANGS), "killed") | {0: "survived", 5: "stale", _TIMED_OUT: "timed out"}
 
 
-@dataclass
 class Run:
     """Tests on one package, in a process of their own: up to the first that fails, or all of them (`to_end`)."""
 
-    tests: tuple[str, ...]
-    tree: Path
-    package: Path
-    log: Path
-    timeout: float
-    to_end: bool = False
-    started: float = field(default_factory=time.monotonic)
-    seconds: float = 0.0
-    status: int | None = None  # the exit status; a negative one is the signal that ended the process
-
-    def __post_init__(self):
-        self._current = self.log.with_suffix(".test")
-        self._told = self.log.with_suffix(".told")
-        self._current.unlink(missing_ok=True)
-        self._told.unlink(missing_ok=True)
+    def __init__(self, tests: Iterable[str], package: Path, log: Path, timeout: float, to_end: bool = False):
+        self.tests, self.package, self.log, self.to_end = tests, package, log, to_end
+        self.timeout, self.started = timeout, time.monotonic()
+        self._told = log.with_suffix(".told")
+        self._told.write_text("")
         sys.stdout.flush()
         self._process = os.fork()
         if self._process == 0:
@@ -290,7 +417,6 @@ class Run:
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
-                sys.stderr.flush()
                 os._exit(status)
 
     def _pytest(self) -> int:
@@ -300,23 +426,23 @@ class Run:
         output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.chdir(self.tree)
-        inherited = os.environ.get("PYTHONPATH")
+        os.chdir(self.package.parent / "tree")
         # Derandomised, and a failing example is not shrunk: what one run notices, every run does.
         os.environ |= {"CI": "true", "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self.package), inherited)))
+        os.environ["PYTHONPATH"] = f"{self.package}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(self.package))
         exec((self.package / "sitecustomize.py").read_text(), {})
         import builtins
 
+        import pytest
+
         order = {f"tests/{name}": place for place, name in enumerate(self.tests)}
 
-        class Watch:
-            seconds, failed = 0.0, False
+        told = self._told.open("a", buffering=1)
 
-            @staticmethod
-            def pytest_collection_modifyitems(items):
+        class Watch:
+            def pytest_collection_modifyitems(watch, items):
                 # A parameter that the weakening changed has another name here: then all of the test's.
                 found = {item.nodeid for item in items}
                 places = {name if name in found else name.partition("[")[0]: place for name, place in order.items()}
@@ -324,64 +450,42 @@ class Run:
                 items[:] = dict.fromkeys(item for _, item in sorted(of, key=lambda pair: pair[0]))
 
             def pytest_runtest_logstart(watch, nodeid):
-                self._current.write_text(nodeid)
+                print(json.dumps([nodeid.removeprefix("tests/")]), file=told)
                 builtins._functions_reached.clear()
-                watch.seconds, watch.failed = 0.0, False
 
             def pytest_runtest_logreport(watch, report):
-                watch.seconds += report.duration
-                watch.failed |= report.failed
-
-            def pytest_runtest_logfinish(watch, nodeid):
-                with self._told.open("a") as file:
-                    functions = sorted(builtins._functions_reached)
-                    told = nodeid.removeprefix("tests/"), watch.failed, round(watch.seconds, 3), functions
-                    file.write(f"{json.dumps(told)}\n")
-
-        import pytest
+                if report.when == "call" or report.failed:
+                    of_test = report.failed, round(report.duration, 3), sorted(builtins._functions_reached)
+                    print(json.dumps([report.nodeid.removeprefix("tests/"), *of_test]), file=told)
 
         options = ["-q", "-n", "0", "--no-header", "-p", "no:cacheprovider", "--basetemp", f"{self.package}-tmp"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that were preloaded
-        options += [] if self.to_end else ["-x"]
         files = dict.fromkeys(f"tests/{name.partition('::')[0]}" for name in self.tests)
-        return pytest.main([*options, *files], plugins=[Watch()])
+        return pytest.main([*options, *([] if self.to_end else ["-x"]), *files], plugins=[Watch()])
 
-    def ended(self) -> bool:
-        if self.status is None:
+    def ended(self) -> Iterator[None]:
+        """Wait step by step for the process to end, or end it; then its outcome is known."""
+        process = 0
+        while not process and time.monotonic() < self.started + self.timeout:
+            yield
             process, status = os.waitpid(self._process, os.WNOHANG)
-            self.seconds = time.monotonic() - self.started
-            if process:
-                self.status = os.waitstatus_to_exitcode(status)
-            elif self.seconds > self.timeout:
-                self._end_group()
-                os.waitpid(self._process, 0)
-                # One test that hangs has noticed something; many that took long have not come to it.
-                hangs = self._current.exists() and time.time() - self._current.stat().st_mtime > 0.5 * self.timeout
-                self.status = _HANGS if hangs else _TIMED_OUT
-            if self.status is not None:
-                self._end_group()  # what the tests may have started
-        return self.status is not None
-
-    def _end_group(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self._process, signal.SIGKILL)
-
-    @property
-    def outcome(self) -> str:
+            os.killpg(self._process, signal.SIGKILL)  # with what the tests may have started
+        if process:
+            self.status = os.waitstatus_to_exitcode(status)
+        else:
+            os.waitpid(self._process, 0)
+            # One test that hangs has noticed something; many that took long have not come to it.
+            hangs = time.time() - self._told.stat().st_mtime > 0.5 * self.timeout
+            self.status = _HANGS if hangs else _TIMED_OUT
+        self.seconds = time.monotonic() - self.started
         # A failed test, a crash in it, one that does not end, or a package that tests cannot even import.
-        if self.status in (1, 2, _HANGS) or self.status < 0:
-            return "killed"
-        return {0: "survived", 4: "killed", 5: "stale", _TIMED_OUT: "timed out"}.get(self.status, "broken")
-
-    @property
-    def last_test(self) -> str:
-        """The test that was run last: with -x, the one that failed."""
-        return self._current.read_text().removeprefix("tests/") if self._current.exists() else ""
-
-    @property
-    def told(self) -> list[tuple[str, bool, float, list[str]]]:
-        """Of every test that ended: whether it failed, its seconds, and the functions it reached."""
-        return [json.loads(line) for line in self._told.read_text().splitlines()] if self._told.exists() else []
+        self.outcome = "killed" if self.status < 0 else _OUTCOMES.get(self.status, "broken")
+        lines = [json.loads(line) for line in self._told.read_text().splitlines()]
+        #: The test that was run last: with -x, the one that failed.
+        self.last_test = lines[-1][0] if lines else ""
+        #: Of every test that ended: whether it failed, its seconds, and the functions it reached.
+        self.told = [line for line in lines if len(line) > 1]
 
 
 def _containing(nodeid: str) -> list[str]:
@@ -389,72 +493,63 @@ def _containing(nodeid: str) -> list[str]:
     return [nodeid, nodeid.partition("[")[0], nodeid.partition("::")[0]]
 
 
-class Record:
-    """Which tests run which functions, and how long they take; kept by test file."""
+def together(workers: Iterable[Iterator[None]]) -> None:
+    """Let workers take steps in turn until all are through."""
+    through, waiting = object(), list(workers)
+    while waiting := [one for one in waiting if next(one, through) is not through]:
+        time.sleep(0.02)
 
-    def __init__(self, path: Path):
-        self.path = path
-        self._files: dict[str, tuple[str, list]] = json.loads(path.read_text()) if path.exists() else {}
-        self._tests: dict[str, list[tuple[float, str]]] = {}
 
-    def renew(self, workspace: Workspace, logs: Path) -> int:
-        """Run what is new; return how many tests that was."""
-        names = sorted(path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
-        asked = [n for n in names if not _fits(n, UNASKED)]
-        digests = {name: self._digest(name) for name in asked}
-        self._files = {name: kept for name, kept in self._files.items() if kept[0] == digests.get(name, kept[0])}
-        waiting = [name for name in asked if name not in self._files]
-        parts = [tuple(waiting[k : k + 8]) for k in range(0, len(waiting), 8)]
-        running: dict[Path, Run] = {}
-        n_tests = 0
-        while parts or running:
-            for package in workspace.packages:
-                if package in running and running[package].ended():
-                    run = running.pop(package)
-                    self._files |= {name: (digests[name], []) for name in run.tests}
-                    for nodeid, failed, seconds, functions in run.told:
-                        n_tests += 1
-                        if not failed:  # steps that record are steps more: a test may count them
-                            self._files[nodeid.partition("::")[0]][1].append((nodeid, seconds, functions))
-                    self.path.write_text(json.dumps(self._files))
-                if package not in running and parts:
-                    log = logs / f"record{len(parts)}.log"
-                    running[package] = Run(parts.pop(), workspace.tree, package, log, 900.0, to_end=True)
-            time.sleep(0.05)
-        for _, tests in self._files.values():
-            for nodeid, seconds, functions in tests:
-                for function in functions:
-                    self._tests.setdefault(function, []).append((seconds, nodeid))
-        return n_tests
+Reached = dict[str, list[tuple[float, str]]]  # of functions, the tests that run them, and their seconds
 
-    @staticmethod
-    def _digest(name: str) -> str:
-        """Return what changes with a test file or its subject."""
-        subjects = sorted((ROOT / PACKAGE / name).parent.glob("*.py"))
-        texts = [(ROOT / "tests" / name).read_bytes()]
-        texts += [path.read_bytes() for path in subjects if _is_own(name, path.relative_to(ROOT / PACKAGE).as_posix())]
-        return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
-    def tests(self, mutant: operators.Mutant, patience: float) -> list[tuple[str, ...]]:
-        """Return tests that run a mutant's function: its file's own first, quick ones first; a few, then the others.
+def reached(path: Path, workspace: Workspace, logs: Path) -> Reached:
+    """Return which tests run which functions, after running those of files that are newer than what is recorded."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    names = sorted(test.relative_to(ROOT / "tests").as_posix() for test in (ROOT / "tests").rglob("test_*.py"))
+    files = {name: kept.get(name, [0.0, []]) for name in names if not _fits(name, UNASKED)}
+    new = [name for name in files if (ROOT / "tests" / name).stat().st_mtime > files[name][0]]
+    parts = [new[k : k + 8] for k in range(0, len(new), 8)]
 
-        What runs as a module is imported, and what no test runs, is left to those of its class and of its file.
-        """
-        place = f"{mutant.file}:{mutant.function}"
-        found = self._tests.get(place, [])
-        for prefix in (f"{place}.", f"{mutant.file}:"):
-            found = found or [test for name, tests in self._tests.items() if name.startswith(prefix) for test in tests]
-        stages, files, total = [[], []], set(), 0.0
-        for seconds, nodeid in sorted(set(found), key=lambda test: (not _is_own(test[1], mutant.file), test)):
-            file = nodeid.partition("::")[0]
-            cost = seconds + (0.3 if file not in files else 0.01)
-            # Those of others have a part of the time too: what a file is for may be seen there alone.
-            if files and total + cost > patience * (0.6 if _is_own(file, mutant.file) else 1.0):
-                continue
+    def on(package: Path) -> Iterator[None]:
+        while parts:
+            run = Run(parts.pop(), package, logs / f"record{len(parts)}.log", 900.0, to_end=True)
+            files.update({name: [time.time(), []] for name in run.tests})
+            yield from run.ended()
+            for nodeid, failed, seconds, functions in run.told:
+                if not failed:  # steps that record are steps more: a test may count them
+                    files[nodeid.partition("::")[0]][1].append((nodeid, seconds, functions))
+
+    if new:
+        workspace.fill(recording)
+        together(map(on, workspace.packages))
+        path.write_text(json.dumps(files))
+    found: Reached = defaultdict(list)
+    for nodeid, seconds, functions in (test for _, tests in files.values() for test in tests):
+        for function in functions:
+            found[function].append((seconds, nodeid))
+    return found
+
+
+def tests_of(mutant: Mutant, record: Reached) -> list[str]:
+    """Return tests that run a mutant's function, some seconds of them: its file's own first, and quick ones.
+
+    What runs as a module is imported, and what no test runs, is left to those of its class and of its file.
+    """
+    place = mutant.id.rpartition(":")[0].rpartition(":")[0]
+    found = record.get(place, [])
+    for prefix in (f"{place}.", f"{mutant.file}:"):
+        found = found or [test for name in record if name.startswith(prefix) for test in record[name]]
+    chosen, files, total = [], set(), 0.0
+    for seconds, nodeid in sorted(set(found), key=lambda test: (not _is_own(test[1], mutant.file), test)):
+        file = nodeid.partition("::")[0]
+        cost = seconds + (0.3 if file not in files else 0.01)
+        # Those of others have a part of the time too: what a file is for may be seen there alone.
+        if not files or total + cost <= PATIENCE * (0.6 if _is_own(file, mutant.file) else 1.0):
             total += cost
             files.add(file)
-            stages[total > 4.0].append(nodeid)
-        return [tuple(stage) for stage in stages if stage]
+            chosen.append(nodeid)
+    return chosen
 
 
 def _is_own(test: str, file: str) -> bool:
@@ -463,90 +558,51 @@ def _is_own(test: str, file: str) -> bool:
     return f"{name}_".startswith(f"{file.removesuffix('.py')}_")
 
 
-def ordered(chosen: list[Weakening]) -> list[Weakening]:
-    """Shuffle by the commit: what a deadline leaves out is something else the next time.
-
-    Kernels come together, first or last: a build holds up the other jobs.
-    """
-    commit = subprocess.check_output(("git", "-C", str(ROOT), "rev-parse", "HEAD"), text=True)
-    order = random.Random(commit)
-    shuffled = order.sample(chosen, len(chosen))
-    return sorted(shuffled, key=lambda weakening: weakening.file.endswith(KERNELS), reverse=order.random() < 0.5)
-
-
-def weaken(
-    chosen: list[Weakening], workspace: Workspace, record: Record, patience: float, end: float, logs: Path
-) -> dict[str, list[str]]:
+def weaken(chosen: list, workspace: Workspace, record: Reached, end: float, logs: Path) -> dict:
     """Run the tests of each weakening; return the ids of each outcome, and the tests that noticed."""
-    waiting, free, running = list(reversed(chosen)), list(workspace.packages), {}
-    outcomes: dict[str, list[str]] = {"noticing": []}
+    # Shuffled by the commit: what a deadline leaves out is something else the next time.
+    commit = subprocess.check_output(("git", "-C", str(ROOT), "rev-parse", "HEAD"), text=True)
+    waiting = random.Random(commit).sample(chosen, len(chosen))
+    outcomes: dict[str, list[str]] = defaultdict(list, noticing=[])
 
-    def tell(outcome, weakening, seconds, detail):
-        outcomes.setdefault(outcome, []).append(weakening.id)
+    def tell(outcome: str, weakening: Mutant | ByHand, seconds: float, detail: str) -> None:
+        outcomes[outcome].append(weakening.id)
         print(f"{outcome:9} {weakening.id:5} {seconds:6.1f} s  {detail}", flush=True)
 
-    def begin(weakening, stages, package):
-        log = logs / f"{weakening.id.replace('/', '.')}.log"
-        running[weakening] = stages[1:], Run(stages[0], workspace.tree, package, log, 30.0 + 2.0 * patience)
-
-    while waiting or running:
-        if time.monotonic() > end and waiting:
-            outcomes["not tried in time"] = [weakening.id for weakening in waiting]
-            waiting.clear()
-        while waiting and free:
-            weakening, package = waiting.pop(), free.pop()
-            mutated = isinstance(weakening, operators.Mutant)
-            stages = record.tests(weakening, patience) if mutated else [weakening.tests]
-            if not stages:
-                free.append(package)
+    def on(package: Path) -> Iterator[None]:
+        while waiting and time.monotonic() < end:
+            weakening = waiting.pop()
+            log = logs / f"{weakening.id.replace('/', '.')}.log"
+            tests = weakening.tests or tests_of(weakening, record)
+            if not tests:
                 tell("unreached", weakening, 0.0, weakening.change)
                 continue
             try:
                 workspace.weaken(weakening, package)
             except RuntimeError as error:
-                workspace.mend(weakening, package)
-                free.append(package)
-                (logs / f"{weakening.id}.log").write_text(str(error))
+                log.write_text(str(error))
                 tell("broken", weakening, 0.0, f"{weakening.file} does not build")
-                continue
-            begin(weakening, stages, package)
-        for weakening, (stages, run) in list(running.items()):
-            if not run.ended():
-                continue
-            if run.outcome == "survived" and stages:
-                begin(weakening, stages, run.package)
-                continue
-            del running[weakening]
-            workspace.mend(weakening, run.package)
-            free.append(run.package)
-            if run.outcome == "killed" and run.last_test:
-                outcomes["noticing"].append(run.last_test)
-            detail = run.last_test if run.outcome == "killed" else weakening.change
-            tell(run.outcome, weakening, run.seconds, detail)
-        time.sleep(0.02)
+            else:
+                run = Run(tests, package, log, 30.0 + 2.0 * PATIENCE)
+                yield from run.ended()
+                if run.outcome == "killed" and run.last_test:
+                    outcomes["noticing"].append(run.last_test)
+                detail = run.last_test if run.outcome == "killed" else weakening.change
+                tell(run.outcome, weakening, run.seconds, detail)
+            workspace.mend(weakening, package)
+
+    together(map(on, workspace.packages))
+    if waiting:
+        outcomes["not tried in time"] = [weakening.id for weakening in waiting]
     return outcomes
 
 
 def void(tests: list[str], workspace: Workspace, logs: Path) -> list[str]:
     """Return the tests that fail on the whole package: what they noticed was not the weakening."""
-    names, packages = sorted(set(tests)), workspace.packages
-    parts = [part for k in range(len(packages)) if (part := tuple(names[k :: len(packages)]))]
-    runs = [
-        Run(part, workspace.tree, package, logs / f"whole{k}.log", 300.0 + 10.0 * len(part), to_end=True)
-        for k, (part, package) in enumerate(zip(parts, packages, strict=False))
-    ]
-    while not all(run.ended() for run in runs):
-        time.sleep(0.05)
-    failed = {nodeid for run in runs for nodeid, failed, *_ in run.told if failed}
-    broken = {f"{run.last_test or 'collection'} ({run.status})" for run in runs if run.status not in (0, 1)}
-    return sorted(failed | broken)
-
-
-def shard(text: str) -> tuple[int, int]:
-    part, _, parts = text.partition("/")
-    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not like 2/4")
-    return int(part), int(parts)
+    run = Run(sorted(set(tests)), workspace.packages[0], logs / "whole.log", 300.0 + 10.0 * len(tests), to_end=True)
+    together([run.ended()])
+    failed = {nodeid for nodeid, failed, *_ in run.told if failed}
+    return sorted(failed) + ([] if run.status in (0, 1) else [f"{run.last_test or 'collection'} ({run.status})"])
 
 
 def main() -> int:
@@ -554,33 +610,31 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those of a pattern such as noise/*")
     parser.add_argument("--part", choices=("ci",), help="what is marked for continuous integration")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of every file, and none by hand")
-    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many to test at once (default: 1)")
-    parser.add_argument("--patience", type=float, default=20.0, help="seconds of tests for a mutant (default: 20)")
-    parser.add_argument("--deadline", type=float, default=math.inf, help="seconds after which none is begun any more")
+    parser.add_argument(
+        "--deadline", type=float, default=float("inf"), help="seconds after which none is begun any more"
+    )
     parser.add_argument("--folder", type=Path, help="where to build, to record and to log; kept for the next time")
     parser.add_argument("--dry-run", action="store_true", help="only see that everything named is there; list --only")
     options = parser.parse_args()
 
     started = time.monotonic()
-    files, hand = made(), by_hand()
-    explained = survivors()
-    every = {mutant.id for mutants in files.values() for mutant in mutants}
-    stale = sorted(explained.keys() - every)
-    for name in stale:
-        print(f"stale     {name}: no such mutant")
+    files, hand, explained = made(), by_hand(), survivors()
+    every = {mutant.id for of_file in files.values() for mutant in of_file}
+    stale = dict.fromkeys(explained.keys() - every, "no such mutant")
     for weakening in hand:
         try:
             weakening.check()
-        except (Stale, FileNotFoundError) as error:
-            stale.append(weakening.id)
-            print(f"stale     {weakening.id:5} {weakening.file}: {error}")
-    many = options.sample
-    made_ones = [m for mutants in files.values() for m in (sampled(mutants, many) if many else mutants)]
-    chosen = [w for w in hand if w.ci] if options.part else made_ones + ([] if many else hand)
-    if options.only:
-        chosen = [w for w in chosen if _fits(w.id, " ".join(options.only))]
-    chosen = [w for w in chosen if w.id not in explained][options.shard[0] - 1 :: options.shard[1]]
+        except (ValueError, FileNotFoundError) as error:
+            stale[weakening.id] = f"{weakening.file}: {error}"
+    for name, why in stale.items():
+        print(f"stale     {name}: {why}")
+    # By their names: what is written elsewhere changes no sample.
+    own = [sorted(of_file, key=lambda one: random.Random(one.id).random()) for of_file in files.values()]
+    chosen = [one for of_file in own for one in of_file[: options.sample]] + ([] if options.sample else hand)
+    chosen = [one for one in hand if one.ci] if options.part else chosen
+    asked = " ".join(options.only or ["*"])
+    chosen = [one for one in chosen if _fits(one.id, asked) and one.id not in explained]
     if options.dry_run or not chosen:
         for weakening in chosen if options.only else ():
             print(f"{weakening.id}  {weakening.change}")
@@ -590,28 +644,21 @@ def main() -> int:
     for name in PRELOADED:
         import_module(name)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="weaken-"))).resolve()
+    (logs := folder / "logs").mkdir(parents=True, exist_ok=True)
     try:
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
-        workspace, record = Workspace(folder, options.jobs), Record(folder / "reached.json")
-        print(f"built in {time.monotonic() - started:.0f} s", flush=True)
+        workspace = Workspace(folder, options.jobs)
         # What stands by hand names its tests.
-        n_tests = record.renew(workspace, folder / "logs") if set(chosen) - set(hand) else 0
-        workspace.whole()
-        print(f"recorded {n_tests} tests at {time.monotonic() - started:.0f} s", flush=True)
-        end = started + options.deadline
-        outcomes = weaken(ordered(chosen), workspace, record, options.patience, end, folder / "logs")
-        failing = void(outcomes.pop("noticing"), workspace, folder / "logs")
+        record = reached(folder / "reached.json", workspace, logs) if set(chosen) - set(hand) else {}
+        workspace.fill()
+        outcomes = weaken(chosen, workspace, record, started + options.deadline, logs)
+        failing = void(outcomes.pop("noticing"), workspace, logs)
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     for name in failing:
         print(f"fails on the whole package too: {name}")
-    counts = Counter((id_.rpartition("/")[0] or id_, outcome) for outcome, ids in outcomes.items() for id_ in ids)
-    for (place, outcome), times in sorted(counts.items()):
-        print(f"{place:20} {outcome:18} {times}")
     totals = ", ".join(f"{len(ids)} {outcome}" for outcome, ids in sorted(outcomes.items()))
-    minutes = (time.monotonic() - started) / 60.0
-    print(f"{len(chosen)} weakenings: {totals}; {len(explained)} survivors explained; {minutes:.1f} min")
+    print(f"{len(chosen)} weakenings: {totals}; {(time.monotonic() - started) / 60.0:.1f} min")
     return int(bool(failing or stale) or not set(outcomes) <= {"killed", "not tried in time"})
 
 
