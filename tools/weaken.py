@@ -334,10 +334,11 @@ class Workspace:
     def __init__(self, folder: Path, jobs: int):
         self.tree, self.build = folder / "tree", folder / "build"
         # Not what is hidden, environments and caches, nor what was built.
-        shutil.rmtree(self.tree, ignore_errors=True)
-        shutil.copytree(ROOT, self.tree, ignore=shutil.ignore_patterns(".*", "build", "__pycache__", "*.so"))
+        unasked = shutil.ignore_patterns(".*", "build", "__pycache__", "*.so")
+        shutil.copytree(ROOT, self.tree, ignore=unasked, copy_function=_renew, dirs_exist_ok=True)
         call("meson", "setup", self.build, self.tree)
         call("meson", "compile", "-C", self.build)
+        self._built = {path: path.read_bytes() for path in (self.build / PACKAGE).rglob("*.so")}
         self.packages = [folder / f"package{job}" for job in range(jobs)]
 
     def fill(self, change: Callable[[str, str], str] = lambda name, text: text) -> None:
@@ -346,7 +347,7 @@ class Workspace:
             package = folder / "dpfast"
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(self.tree / PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-            self._put_built(folder)
+            self._put(self._built, folder)
             for file in package.rglob("*.py"):
                 file.write_text(change(file.relative_to(package).as_posix(), file.read_text()))
             put_first(folder, "import builtins\nbuiltins._functions_reached = set()\n")
@@ -355,28 +356,32 @@ class Workspace:
     def weaken(self, weakening: Mutant | ByHand, package: Path) -> None:
         file, source = package / "dpfast" / weakening.file, self.tree / PACKAGE / weakening.file
         whole = source.read_text()
-        text = weakening.applied(whole)
         if not weakening.file.endswith(KERNELS):
-            file.write_text(text)
+            file.write_text(weakening.applied(whole))
             Path(cache_from_source(file)).unlink(missing_ok=True)  # it may have this file's size and second
             return
-        source.write_text(text)
+        source.write_text(weakening.applied(whole))
         try:
             call("meson", "compile", "-C", self.build)
-            self._put_built(package)
+            self._put({path: path.read_bytes() for path in self._built}, package)
         finally:
             source.write_text(whole)
-            call("meson", "compile", "-C", self.build)
 
     def mend(self, weakening: Mutant | ByHand, package: Path) -> None:
         shutil.copy2(self.tree / PACKAGE / weakening.file, package / "dpfast" / weakening.file)
-        self._put_built(package)
+        self._put(self._built, package)
 
-    def _put_built(self, package: Path) -> None:
-        for path in (self.build / PACKAGE).rglob("*.so"):
+    def _put(self, built: dict[Path, bytes], package: Path) -> None:
+        for path, content in built.items():
             copy = package / "dpfast" / path.relative_to(self.build / PACKAGE)
             copy.unlink(missing_ok=True)  # a file that a process has mapped must not be written into
-            shutil.copy2(path, copy)
+            copy.write_bytes(content)
+
+
+def _renew(source: str, copy: str) -> None:
+    """Copy a file; one that stands keeps its time, and what was built of it."""
+    if not Path(copy).exists() or Path(copy).read_bytes() != Path(source).read_bytes():
+        shutil.copyfile(source, copy)
 
 
 def recording(name: str, text: str) -> str:
@@ -394,9 +399,8 @@ def recording(name: str, text: str) -> str:
     return ast.unparse(ast.fix_missing_locations(module))
 
 
-# In place of an exit status.
-_HANGS, _TIMED_OUT = 100, 101
-_OUTCOMES = dict.fromkeys((1, 2, 4, _HANGS), "killed") | {0: "survived", 5: "stale", _TIMED_OUT: "timed out"}
+# By pytest's exit status; 1 to 4: a failed test, or a package that tests cannot even import.
+_OUTCOMES = {0: "survived", 1: "killed", 2: "killed", 4: "killed", 5: "stale"}
 
 
 class Run:
@@ -471,16 +475,15 @@ class Run:
             process, status = os.waitpid(self._process, os.WNOHANG)
         with suppress(ProcessLookupError):
             os.killpg(self._process, signal.SIGKILL)  # with what the tests may have started
+        self.seconds = time.monotonic() - self.started
         if process:
-            self.status = os.waitstatus_to_exitcode(status)
+            status = os.waitstatus_to_exitcode(status)
+            self.outcome = "killed" if status < 0 else _OUTCOMES.get(status, "broken")  # below 0: it crashed
         else:
             os.waitpid(self._process, 0)
             # One test that hangs has noticed something; many that took long have not come to it.
             hangs = time.time() - self._told.stat().st_mtime > 0.5 * self.timeout
-            self.status = _HANGS if hangs else _TIMED_OUT
-        self.seconds = time.monotonic() - self.started
-        # A failed test, a crash in it, one that does not end, or a package that tests cannot even import.
-        self.outcome = "killed" if self.status < 0 else _OUTCOMES.get(self.status, "broken")
+            self.outcome = "killed" if hangs else "timed out"
         lines = [json.loads(line) for line in self._told.read_text().splitlines()]
         #: The test that was run last: with -x, the one that failed.
         self.last_test = lines[-1][0] if lines else ""
@@ -500,11 +503,8 @@ def together(workers: Iterable[Iterator[None]]) -> None:
         time.sleep(0.02)
 
 
-Reached = dict[str, list[tuple[float, str]]]  # of functions, the tests that run them, and their seconds
-
-
-def reached(path: Path, workspace: Workspace, logs: Path) -> Reached:
-    """Return which tests run which functions, after running those of files that are newer than what is recorded."""
+def reached(path: Path, workspace: Workspace, logs: Path) -> dict[str, list[tuple[float, str]]]:
+    """Return the tests that run each function, and their seconds, after running those of files that have changed."""
     kept = json.loads(path.read_text()) if path.exists() else {}
     names = sorted(test.relative_to(ROOT / "tests").as_posix() for test in (ROOT / "tests").rglob("test_*.py"))
     files = {name: kept.get(name, [0.0, []]) for name in names if not _fits(name, UNASKED)}
@@ -524,14 +524,14 @@ def reached(path: Path, workspace: Workspace, logs: Path) -> Reached:
         workspace.fill(recording)
         together(map(on, workspace.packages))
         path.write_text(json.dumps(files))
-    found: Reached = defaultdict(list)
+    found = defaultdict(list)
     for nodeid, seconds, functions in (test for _, tests in files.values() for test in tests):
         for function in functions:
             found[function].append((seconds, nodeid))
     return found
 
 
-def tests_of(mutant: Mutant, record: Reached) -> list[str]:
+def tests_of(mutant: Mutant, record: dict) -> list[str]:
     """Return tests that run a mutant's function, some seconds of them: its file's own first, and quick ones.
 
     What runs as a module is imported, and what no test runs, is left to those of its class and of its file.
@@ -558,7 +558,7 @@ def _is_own(test: str, file: str) -> bool:
     return f"{name}_".startswith(f"{file.removesuffix('.py')}_")
 
 
-def weaken(chosen: list, workspace: Workspace, record: Reached, end: float, logs: Path) -> dict:
+def weaken(chosen: list, workspace: Workspace, record: dict, end: float, logs: Path) -> dict:
     """Run the tests of each weakening; return the ids of each outcome, and the tests that noticed."""
     # Shuffled by the commit: what a deadline leaves out is something else the next time.
     commit = subprocess.check_output(("git", "-C", str(ROOT), "rev-parse", "HEAD"), text=True)
@@ -602,7 +602,7 @@ def void(tests: list[str], workspace: Workspace, logs: Path) -> list[str]:
     run = Run(sorted(set(tests)), workspace.packages[0], logs / "whole.log", 300.0 + 10.0 * len(tests), to_end=True)
     together([run.ended()])
     failed = {nodeid for nodeid, failed, *_ in run.told if failed}
-    return sorted(failed) + ([] if run.status in (0, 1) else [f"{run.last_test or 'collection'} ({run.status})"])
+    return sorted(failed) or [f"{run.last_test} ({run.outcome})"] * (run.outcome != "survived")
 
 
 def main() -> int:
