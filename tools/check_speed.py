@@ -45,15 +45,8 @@ from building import ROOT, install, put_first
 FOLDER = ROOT / "build" / "speed"
 BENCHMARKS = ROOT / "benchmarks"
 #: What kernels are made of, and with what.
-SOURCES_OF_KERNELS = (
-    "src/dpfast/kernels",
-    "src/dpfast/_transaction.pyx",
-    "src/dpfast/noise/cython_noise.pyx",
-    "src/dpfast/noise/meson.build",
-    "src/dpfast/meson.build",
-    "meson.build",
-    "meson.options",
-)
+SOURCES_OF_KERNELS = "src/dpfast/kernels src/dpfast/_transaction.pyx src/dpfast/noise/cython_noise.pyx meson.build"
+SOURCES_OF_KERNELS += " src/dpfast/noise/meson.build src/dpfast/meson.build meson.options"
 FACTOR = 1.15
 TURN_SECONDS = 0.004
 TURNS = (9, 21, 31)  # of the first look, and of each that confirms it
@@ -362,7 +355,7 @@ def unpack(commit: str, folder: Path, *paths: str) -> None:
 
 def kernels_of(commit: str) -> Path:
     """Return a commit's package with compiled kernels, building them if nobody has."""
-    trees = git("ls-tree", commit, "--", *SOURCES_OF_KERNELS)
+    trees = git("ls-tree", commit, "--", *SOURCES_OF_KERNELS.split())
     key = hashlib.sha256(f"{trees} {sys.version}".encode()).hexdigest()[:16]
     folder = FOLDER / key
     if not (folder / "done").exists():

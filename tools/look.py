@@ -19,17 +19,9 @@ from pathlib import Path
 
 WIDTHS = {"screen": 1280, "telephone": 400}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--hide-scrollbars",
-    "--allow-file-access-from-files",  # or a page may not look into its frames
-)
+# With access to files, or a page may not look into its frames.
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+FLAGS += " --disable-component-update --hide-scrollbars --allow-file-access-from-files"
 # Pages are opened in frames of a page, one after the other; what is found becomes its text.
 LOOK = """<!doctype html><body><script>
 const pages = %s, widths = %s, found = [];
@@ -76,7 +68,7 @@ def main() -> int:
     pages = sorted(page for page in built.rglob("*.html") if page.stem not in ("genindex", "py-modindex", "search"))
     pages = [page for page in pages if "_static" not in page.parts and "_modules" not in page.parts]
     with tempfile.TemporaryDirectory() as folder:
-        command = [browser, *FLAGS, f"--user-data-dir={folder}/profile"]
+        command = [browser, *FLAGS.split(), f"--user-data-dir={folder}/profile"]
         wrapper = Path(folder, "look.html")
         wrapper.write_text(LOOK % (json.dumps([page.as_uri() for page in pages]), json.dumps([*WIDTHS.values()])))
         dump = [*command, "--virtual-time-budget=600000", "--dump-dom", wrapper.as_uri()]

@@ -107,7 +107,6 @@ class Mutant:
     _key: str | int
     _old: ast.AST
     _new: ast.AST
-    tests = ()  # those that run its function
 
     @property
     def change(self) -> str:
@@ -312,9 +311,8 @@ def by_hand() -> list[ByHand]:
     return [ByHand(change=entry.pop("reason"), **entry) for entry in entries]
 
 
-def survivors() -> dict[str, str]:
-    """Return why no test notices these mutants, and none needs to."""
-    return tomllib.loads((ROOT / "tools" / "survivors.toml").read_text())
+# Why no test notices these mutants, and none needs to.
+SURVIVORS = tomllib.loads((ROOT / "tools" / "survivors.toml").read_text())
 
 
 def made() -> dict[str, list[Mutant]]:
@@ -565,30 +563,29 @@ def weaken(chosen: list, workspace: Workspace, record: dict, end: float, logs: P
     waiting = random.Random(commit).sample(chosen, len(chosen))
     outcomes: dict[str, list[str]] = defaultdict(list, noticing=[])
 
-    def tell(outcome: str, weakening: Mutant | ByHand, seconds: float, detail: str) -> None:
+    def tell(outcome: str, weakening: Mutant | ByHand, seconds: float = 0.0, test: str = "") -> None:
         outcomes[outcome].append(weakening.id)
-        print(f"{outcome:9} {weakening.id:5} {seconds:6.1f} s  {detail}", flush=True)
+        print(f"{outcome:9} {weakening.id:5} {seconds:6.1f} s  {test or weakening.change}", flush=True)
 
     def on(package: Path) -> Iterator[None]:
         while waiting and time.monotonic() < end:
             weakening = waiting.pop()
             log = logs / f"{weakening.id.replace('/', '.')}.log"
-            tests = weakening.tests or tests_of(weakening, record)
+            tests = weakening.tests if isinstance(weakening, ByHand) else tests_of(weakening, record)
             if not tests:
-                tell("unreached", weakening, 0.0, weakening.change)
+                tell("unreached", weakening)
                 continue
             try:
                 workspace.weaken(weakening, package)
             except RuntimeError as error:
                 log.write_text(str(error))
-                tell("broken", weakening, 0.0, f"{weakening.file} does not build")
+                tell("broken", weakening)
             else:
                 run = Run(tests, package, log, 30.0 + 2.0 * PATIENCE)
                 yield from run.ended()
                 if run.outcome == "killed" and run.last_test:
                     outcomes["noticing"].append(run.last_test)
-                detail = run.last_test if run.outcome == "killed" else weakening.change
-                tell(run.outcome, weakening, run.seconds, detail)
+                tell(run.outcome, weakening, run.seconds, run.last_test if run.outcome == "killed" else "")
             workspace.mend(weakening, package)
 
     together(map(on, workspace.packages))
@@ -599,15 +596,19 @@ def weaken(chosen: list, workspace: Workspace, record: dict, end: float, logs: P
 
 def void(tests: list[str], workspace: Workspace, logs: Path) -> list[str]:
     """Return the tests that fail on the whole package: what they noticed was not the weakening."""
-    run = Run(sorted(set(tests)), workspace.packages[0], logs / "whole.log", 300.0 + 10.0 * len(tests), to_end=True)
-    together([run.ended()])
-    failed = {nodeid for nodeid, failed, *_ in run.told if failed}
-    return sorted(failed) or [f"{run.last_test} ({run.outcome})"] * (run.outcome != "survived")
+    names, packages = sorted(set(tests)), workspace.packages
+    parts = [(names[k :: len(packages)], package) for k, package in enumerate(packages)]
+    runs = [
+        Run(part, package, logs / f"whole-{package.name}.log", 900.0, to_end=True) for part, package in parts if part
+    ]
+    together(run.ended() for run in runs)
+    failed = {nodeid for run in runs for nodeid, failed, *_ in run.told if failed}
+    return sorted(failed) or [f"{run.last_test} ({run.outcome})" for run in runs if run.outcome != "survived"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those of a pattern such as noise/*")
+    parser.add_argument("--only", nargs="+", default="*", metavar="ID", help="these, or those of a pattern: noise/*")
     parser.add_argument("--part", choices=("ci",), help="what is marked for continuous integration")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of every file, and none by hand")
     parser.add_argument("--jobs", type=int, default=1, help="how many to test at once (default: 1)")
@@ -619,9 +620,9 @@ def main() -> int:
     options = parser.parse_args()
 
     started = time.monotonic()
-    files, hand, explained = made(), by_hand(), survivors()
+    files, hand = made(), by_hand()
     every = {mutant.id for of_file in files.values() for mutant in of_file}
-    stale = dict.fromkeys(explained.keys() - every, "no such mutant")
+    stale = dict.fromkeys(SURVIVORS.keys() - every, "no such mutant")
     for weakening in hand:
         try:
             weakening.check()
@@ -633,10 +634,9 @@ def main() -> int:
     own = [sorted(of_file, key=lambda one: random.Random(one.id).random()) for of_file in files.values()]
     chosen = [one for of_file in own for one in of_file[: options.sample]] + ([] if options.sample else hand)
     chosen = [one for one in hand if one.ci] if options.part else chosen
-    asked = " ".join(options.only or ["*"])
-    chosen = [one for one in chosen if _fits(one.id, asked) and one.id not in explained]
+    chosen = [one for one in chosen if _fits(one.id, " ".join(options.only)) and one.id not in SURVIVORS]
     if options.dry_run or not chosen:
-        for weakening in chosen if options.only else ():
+        for weakening in chosen if options.only != "*" else ():
             print(f"{weakening.id}  {weakening.change}")
         print(f"{len(chosen)} weakenings of {len(every)} and {len(hand)} by hand; {len(stale)} stale")
         return int(bool(stale) or not chosen)

@@ -150,14 +150,13 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, ready for JSON; an infinite bound, from missing noise, is None."""
         numbers = {"found": self.epsilon, "attainable": self.attainable, "share": self.share}
+        finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+        plain = ("fits", "broken", "expected", "verdict", "defect", "runs", "seconds")
         return {
             "mechanism": self.name,
             **claimed(self.privacy),
-            **{name: number if math.isfinite(number) else None for name, number in numbers.items()},
-            **{
-                name: getattr(self, name)
-                for name in ("fits", "broken", "expected", "verdict", "defect", "runs", "seconds")
-            },
+            **finite,
+            **{name: getattr(self, name) for name in plain},
         }
 
 

@@ -38,13 +38,13 @@ class Law(ABC):
         The views of n outputs, on the table and on its neighbour, have the shape (n, k) each.
         """
 
-    @abstractmethod
     def attainable(self, delta: float) -> float:
-        """Epsilon that no number of outputs on these tables exceeds if noise is as its record says."""
+        """Epsilon that no number of outputs on these tables exceeds if noise is as its record says; nan without one."""
+        return math.nan
 
-    @abstractmethod
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Goodness-of-fit p-value, at most: probability that noise of this form fits as badly as the view."""
+        """Goodness-of-fit p-value, at most: probability that noise of this form fits as badly; 1 where it has none."""
+        return 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,10 +198,6 @@ class OddsShift(Law):
         """Epsilon of the recorded rate."""
         return _pure_epsilon(self.recorded, delta)
 
-    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Nothing to test: two choices are described by their odds alone."""
-        return 1.0
-
 
 @dataclass(frozen=True, eq=False)
 class Events(Law):
@@ -214,14 +210,6 @@ class Events(Law):
         tail = error / (2.0 * len(pairs))
         limits = ((frequency_limits(*often, tail)[0], frequency_limits(*rare, tail)[1]) for often, rare in pairs)
         return max([0.0, *(math.log((least - delta) / most) for least, most in limits if least > delta)])
-
-    def attainable(self, delta: float) -> float:
-        """Not a number: no law is recorded."""
-        return math.nan
-
-    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Nothing to test: there is no form."""
-        return 1.0
 
 
 def shift_law(mechanism: str, shifts: tuple[FloatArray, ...], scales: tuple[float, ...]) -> Law:
@@ -293,8 +281,7 @@ def _distance_from(columns: FloatArray, law: Callable[[FloatArray], FloatArray])
     """Goodness-of-fit p-value: the least over columns for the distance from the law; 0 for missing noise."""
     if not np.isfinite(columns).all():
         return 0.0
-    found = [float(stats.kstest(column, law).pvalue) for column in columns.T]
-    return min(1.0, min(found) * len(found))
+    return _least(float(stats.kstest(column, law).pvalue) for column in columns.T)
 
 
 def _least(probabilities: Iterable[float]) -> float:

@@ -112,25 +112,21 @@ def _orientations(first: FloatArray, second: FloatArray) -> list[tuple[float, Fl
 
 
 def _thresholds(high: FloatArray, low: FloatArray, sign: float) -> FloatArray:
-    pooled: FloatArray = np.quantile(np.concatenate([high, low]) * sign, np.linspace(0.0, 1.0, _THRESHOLDS + 2)[1:-1])
-    return pooled
+    return np.asarray(np.quantile(np.concatenate([high, low]) * sign, np.linspace(0.0, 1.0, _THRESHOLDS + 2)[1:-1]))
 
 
 def _exceed(scores: FloatArray, thresholds: FloatArray, sign: float) -> NDArray[np.int64]:
     ordered = np.sort(scores * sign)
-    count: NDArray[np.int64] = len(ordered) - np.searchsorted(ordered, thresholds, side="right")
-    return count
+    return np.asarray(len(ordered) - np.searchsorted(ordered, thresholds, side="right"))
 
 
 def _lower_limit(hits: NDArray[np.int64], n: int, tail: float) -> FloatArray:
     """Clopper-Pearson lower confidence limit of a frequency."""
-    limit: FloatArray = np.where(hits == 0, 0.0, special.betaincinv(np.maximum(hits, 1), n - hits + 1, tail))
-    return limit
+    return np.asarray(np.where(hits == 0, 0.0, special.betaincinv(np.maximum(hits, 1), n - hits + 1, tail)))
 
 
 def _upper_limit(hits: NDArray[np.int64], n: int, tail: float) -> FloatArray:
-    limit: FloatArray = np.where(hits == n, 1.0, special.betaincinv(hits + 1, np.maximum(n - hits, 1), 1.0 - tail))
-    return limit
+    return np.asarray(np.where(hits == n, 1.0, special.betaincinv(hits + 1, np.maximum(n - hits, 1), 1.0 - tail)))
 
 
 def _log_ratio(

@@ -271,13 +271,7 @@ def table_values(table: Table, gamma: float, policy: ArrayLike | None = None) ->
 
 
 def table_trajectories(
-    table: Table,
-    m: int,
-    *,
-    start: ArrayLike,
-    horizon: int,
-    policy: ArrayLike | None = None,
-    seed: Seed = None,
+    table: Table, m: int, *, start: ArrayLike, horizon: int, policy: ArrayLike | None = None, seed: Seed = None
 ) -> FlatTrajectories:
     """Draw trajectories of a policy from a table of transitions, all at once: much faster than step by step.
 

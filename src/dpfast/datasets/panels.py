@@ -77,5 +77,4 @@ def truncated_gaussian(
     """Draw from N(0, variance) given that it lies in [-reach, reach], by inverting its distribution function."""
     deviation = np.sqrt(variance)
     low, high = ndtr([-reach / deviation, reach / deviation])
-    drawn: FloatArray = np.clip(deviation * ndtri(rng.uniform(low, high, shape)), -reach, reach)
-    return drawn
+    return np.asarray(np.clip(deviation * ndtri(rng.uniform(low, high, shape)), -reach, reach))

@@ -9,12 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpfast.datasets.decision_processes import (
-    chain_trajectories,
-    exploring_policy,
-    gymnasium_table,
-    table_trajectories,
-)
+from dpfast.datasets.decision_processes import chain_trajectories, exploring_policy, gymnasium_table, table_trajectories
 from dpfast.demo.comparison import Comparison, Line
 from dpfast.policy_evaluation import PolicyEvaluation
 from dpfast.statistics import Trajectories

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,19 +45,10 @@ _KNOWN_TO_MATTER = [2, 3, 8]
 MADE_UP = {7: 0.9, 20: -0.6, 41: 0.5}
 
 
-class Parts(NamedTuple):
-    """People to fit on, and others to test on."""
-
-    rows: FloatArray
-    labels: NDArray[Any]
-    other_rows: FloatArray
-    other_labels: NDArray[Any]
-
-
-def parted(rows: FloatArray, labels: NDArray[Any]) -> Parts:
-    """Hold three of ten people out."""
+def parted(rows: FloatArray, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Hold three of ten people out: rows and labels of the people to fit on, then those of the others."""
     own, others, own_labels, other_labels = train_test_split(rows, labels, test_size=0.3, random_state=0)
-    return Parts(own, own_labels, others, other_labels)
+    return own, own_labels, others, other_labels
 
 
 def images() -> tuple[FloatArray, NDArray[np.int64]]:
@@ -74,34 +65,34 @@ def measurements() -> tuple[FloatArray, NDArray[np.int64]]:
 
 def digits() -> Comparison:
     """Classify digits by ten outcomes on 64 pixels."""
-    parts = parted(*images())
-    outcomes = np.asarray(parts.labels[:, None] == np.arange(10), np.float64)
+    rows, labels, other_rows, other_labels = parted(*images())
+    outcomes = np.asarray(labels[:, None] == np.arange(10), np.float64)
 
     def fit(epsilon: float, delta: float) -> MultiOutcomeRidge:
         ridge: Any = {"ridge": 1.0} if np.isinf(epsilon) else {}
         model = MultiOutcomeRidge(epsilon, delta, bound_x=4.0, bound_y=1.0, nonnegative=True, **ridge)
-        return model.fit(parts.rows, outcomes)
+        return model.fit(rows, outcomes)
 
     def accuracy(model: MultiOutcomeRidge) -> float:
-        return float(accuracy_score(parts.other_labels, np.argmax(model.predict(parts.other_rows), axis=1)))
+        return float(accuracy_score(other_labels, np.argmax(model.predict(other_rows), axis=1)))
 
-    return Comparison("digits", len(parts.rows), "accuracy", fit, accuracy)
+    return Comparison("digits", len(rows), "accuracy", fit, accuracy)
 
 
 def tumours() -> Comparison:
     """Classify malignant tumours by 30 measurements."""
     measured, benign = measurements()
-    parts = parted(2.0 * measured - 1.0, benign)
+    rows, labels, other_rows, other_labels = parted(2.0 * measured - 1.0, benign)
 
     def fit(epsilon: float, delta: float) -> ObjectivePerturbationClassifier:
         method: Any = "auto" if np.isinf(epsilon) else "gradient"
         model = ObjectivePerturbationClassifier(epsilon, delta, bound_x=3.5, classes=[0, 1], method=method)
-        return model.fit(parts.rows, parts.labels)
+        return model.fit(rows, labels)
 
     def accuracy(model: ObjectivePerturbationClassifier) -> float:
-        return float(model.score(parts.other_rows, parts.other_labels))
+        return float(model.score(other_rows, other_labels))
 
-    return Comparison("breast cancer", len(parts.rows), "accuracy", fit, accuracy)
+    return Comparison("breast cancer", len(rows), "accuracy", fit, accuracy)
 
 
 def patients() -> tuple[FloatArray, FloatArray]:

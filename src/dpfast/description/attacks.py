@@ -58,8 +58,7 @@ def _attack(mechanism: TableCounts, tables: tuple[_People, _People]) -> Attack:
         return released
 
     def seen(neighbour: bool) -> FloatArray:
-        noisy: FloatArray = describe(neighbour).values["sum"][moved] - exact[neighbour][moved]
-        return noisy
+        return np.asarray(describe(neighbour).values["sum"][moved] - exact[neighbour][moved])
 
     record = probe(lambda: describe(False))
     # Of Laplace noise the record states the standard deviation.

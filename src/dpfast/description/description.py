@@ -91,11 +91,7 @@ class Description:
     _max_rows: int | None = None
 
     def summary(
-        self,
-        *,
-        level: float = 0.95,
-        target: Target = "population",
-        quantiles: Sequence[float] = _QUARTILES,
+        self, *, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
     ) -> DataFrame:
         """Tabulate shares, means and quantiles, with limits.
 
@@ -191,8 +187,7 @@ class Description:
     def _sums(self) -> FloatArray:
         """Sums of z."""
         n_bins = sum(len(one.bins) for one in self._histograms)
-        sums: FloatArray = self.releases_[0].values["sum"][n_bins:] / WEIGHT
-        return sums
+        return np.asarray(self.releases_[0].values["sum"][n_bins:] / WEIGHT)
 
     @cached_property
     def _people(self) -> tuple[float, float]:

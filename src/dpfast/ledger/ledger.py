@@ -204,12 +204,7 @@ class Ledger:
         return promised(self._storage.read(), self._limits)
 
     def plot(
-        self,
-        *,
-        ax: Axes | None = None,
-        title: str | None = None,
-        label: str | None = None,
-        unit: str | None = None,
+        self, *, ax: Axes | None = None, title: str | None = None, label: str | None = None, unit: str | None = None
     ) -> Axes:
         """Plot the spending, fit after fit, against the budget.
 

@@ -282,64 +282,41 @@ def lsl_excess_risk(
     beta = _smoothness(beta, 0.5)
     unit = 2.0 * check.nonnegative("alpha", alpha) * check.positive("return_width", return_width)
     norm = float(np.linalg.norm(phi, 2))
-    lsl = _Lsl(visits, rho, phi, m, ridge, beta, norm)
+    factors = _lsl_factors(visits, rho, phi, m, ridge, beta, norm**2 * float(rho.max()) ** 2)
     floor = norm**2 * float(rho.max())
-    printed = (unit * norm / (ridge - floor)) ** 2 * lsl.printed() if ridge > floor else math.inf
-    return Bound(printed, (unit * norm / ridge) ** 2 * lsl.corrected())
+    printed = (unit * norm / (ridge - floor)) ** 2 * factors.printed if ridge > floor else math.inf
+    return Bound(printed, (unit * norm / ridge) ** 2 * factors.corrected)
 
 
-@dataclass(frozen=True, eq=False)
-class _Lsl:
-    """E[(Lemma 16's factor) psi], bounded two ways."""
+def _lsl_factors(
+    visits: Visits, rho: FloatArray, phi: FloatArray, m: int, ridge: float, beta: float, coupling: float
+) -> Bound:
+    """Bound E[(Lemma 16's factor) psi], `coupling` being ||Phi||**2 max(rho)**2.
 
-    visits: Visits
-    rho: FloatArray
-    phi: FloatArray
-    m: int
-    ridge: float
-    beta: float
-    norm: float
-
-    @property
-    def squares(self) -> FloatArray:
-        """||phi_s||**2."""
-        return np.asarray(np.sum(self.phi**2, axis=1))
-
-    @property
-    def coupling(self) -> float:
-        """||Phi||**2 max(rho)**2."""
-        return self.norm**2 * float(self.rho.max()) ** 2
-
-    def printed(self) -> float:
-        """Theorem 19, term by term."""
-        rho, p, squares, d = self.rho, self.visits.single, self.squares, self.phi.shape[1]
-        m, ridge, coupling = self.m, self.ridge, self.coupling
-        spread = float(rho @ rho)
-        decay = 1.0 / (2.0 * math.e * self.beta)
-        outer = np.outer(rho * squares, rho)
-        without = (p[:, None] - self.visits.pairs) * (1.0 - p) ** (m - 1)
-        pairs = outer * (self.visits.pairs - np.outer(p, p) + decay * without)
-        np.fill_diagonal(pairs, rho**2 * squares * (p - p**2))
-        return float(
-            np.sum(rho * p * (0.5 * d * coupling + 2.0 * spread * squares))
-            + ridge / m * d * spread
-            + 0.5 * d * coupling * decay / m * np.sum(rho * (1.0 - p) ** m)
-            + m / ridge * coupling * np.sum(outer * np.outer(p, p))
-            + coupling / ridge * np.sum(pairs)
-        )
-
-    def corrected(self) -> float:
-        """Bound psi by 2 ||rho||**2 + coupling/lambda * sum of rho_s (|X_s| + c), c = min(1/(e beta), m)."""
-        rho, m = self.rho, self.m
-        factor = 0.5 * self.ridge * self.phi.shape[1] / m
-        share = self.coupling / self.ridge
-        fixed = 2.0 * float(rho @ rho) + share * min(1.0 / (math.e * self.beta), m) * float(rho.sum())
-        moments = self.visits.moments(m)
-        visited = rho * self.squares / m
-        return float(
-            (factor + visited @ moments.mean) * fixed
-            + share * (factor * (rho @ moments.mean) + visited @ moments.products @ rho)
-        )
+    Printed: Theorem 19, term by term. Corrected: psi is at most 2 ||rho||**2 + coupling/lambda times the sum of
+    rho_s (|X_s| + c), c = min(1/(e beta), m).
+    """
+    p, squares, d = visits.single, np.asarray(np.sum(phi**2, axis=1)), phi.shape[1]
+    spread = float(rho @ rho)
+    decay = 1.0 / (2.0 * math.e * beta)
+    outer = np.outer(rho * squares, rho)
+    without = (p[:, None] - visits.pairs) * (1.0 - p) ** (m - 1)
+    pairs = outer * (visits.pairs - np.outer(p, p) + decay * without)
+    np.fill_diagonal(pairs, rho**2 * squares * (p - p**2))
+    printed = (
+        np.sum(rho * p * (0.5 * d * coupling + 2.0 * spread * squares))
+        + ridge / m * d * spread
+        + 0.5 * d * coupling * decay / m * np.sum(rho * (1.0 - p) ** m)
+        + m / ridge * coupling * np.sum(outer * np.outer(p, p))
+        + coupling / ridge * np.sum(pairs)
+    )
+    factor, share = 0.5 * ridge * d / m, coupling / ridge
+    fixed = 2.0 * spread + share * min(1.0 / (math.e * beta), m) * float(rho.sum())
+    moments = visits.moments(m)
+    visited = rho * squares / m
+    corrected = (factor + visited @ moments.mean) * fixed
+    corrected += share * (factor * (rho @ moments.mean) + visited @ moments.products @ rho)
+    return Bound(float(printed), float(corrected))
 
 
 def _hit(p: float, trials: int) -> float:

@@ -9,16 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.plotting.canvas import (
-    LABELS,
-    Canvas,
-    both,
-    covering,
-    numbers,
-    short,
-    thinned,
-    with_unit,
-)
+from dpfast.plotting.canvas import LABELS, Canvas, both, covering, numbers, short, thinned, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,12 +145,8 @@ def _one(
     if noise is not None:
         bars = {"linewidth": 4.0, "alpha": 0.55, "capstyle": "butt"}
         ax.hlines(rows, *noise, color=color, label=canvas.entry(covering(level, "privacy noise")), **bars)
-    entry = None if name is None else short(name)
-    (points,) = ax.plot(
-        values, rows, style["marker"], color=color, markeredgecolor=ax.get_facecolor(), markersize=6.0, linestyle="none"
-    )
-    points.set_label(entry if entry is not None else "_")
-    canvas.add(points)
+    style |= {"markersize": 6.0, "linestyle": "none", "label": "_" if name is None else short(name)}
+    canvas.add(*ax.plot(values, rows, **style, markeredgecolor=ax.get_facecolor()))
 
 
 def _largest(values: FloatArray, *limits: Any) -> IntArray:

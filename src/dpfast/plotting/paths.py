@@ -219,15 +219,8 @@ def placebo_distribution(
         canvas.add(bars, "donors")
         if reach > 0.0:
             middle = np.sqrt(edges[part] * edges[first + 1 : last + 2])
-            canvas.ax.vlines(
-                middle,
-                heights[part] - reach,
-                heights[part] + reach,
-                color=canvas.ink,
-                linewidth=1.0,
-                linestyle="-",
-                label=covering(level, "privacy noise"),
-            )
+            looks = {"linewidth": 1.0, "linestyle": "-", "label": covering(level, "privacy noise")}
+            canvas.ax.vlines(middle, heights[part] - reach, heights[part] + reach, color=canvas.ink, **looks)
         canvas.plain("y")
         canvas.ax.set_xscale("log", base=2)
         canvas.ax.xaxis.set_major_formatter(optional("matplotlib.ticker", "a picture").StrMethodFormatter("{x:g}"))
@@ -239,8 +232,8 @@ def placebo_distribution(
         if share[1] < share[2]:
             entry += f" ({100.0 * level:g}% limits {share[1]:.2g} to {share[2]:.2g})"
     place = min(max(ratio, edges[0]), edges[-1])
-    drawn = canvas.ax.axvline(place, color=style["color"], linestyle=style["linestyle"], linewidth=2.0, label=entry)
-    canvas.add(drawn)
+    looks = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 2.0, "label": entry}
+    canvas.add(canvas.ax.axvline(place, **looks))
     canvas.open_frame()
     people = "donors" if unit is None else unit
     axes = canvas.finish(title, "error after the intervention over error before it", f"{people}, as released")
@@ -267,8 +260,7 @@ def _over_time(index: ArrayLike, n_pre: int, ax: Axes | None) -> tuple[Canvas, N
     elif times is not labels:
         canvas.plain("x")
         kept = thinned(len(labels), _LABELLED)
-        words = [short(labels[int(place)], 20) for place in kept]
-        canvas.names("x", kept, words)
+        canvas.names("x", kept, [short(labels[int(place)], 20) for place in kept])
     elif times.dtype.kind in "iu" and canvas.ax.get_xscale() == "linear":
         canvas.whole("x")
     margin = (times[-1] - times[0]) / 40
@@ -319,16 +311,13 @@ def _draw(canvas: Canvas, times: Any, values: FloatArray, limits: Any, covered: 
         color = style["color"]
         shown = np.flatnonzero(np.isfinite(limits[0]) & np.isfinite(limits[1]))
         if len(shown) == 1:
-            options = {"linewidth": 8.0, "alpha": 0.4, "capstyle": "butt"}
-            canvas.ax.vlines(
-                times[shown], *(side[shown] for side in limits), color=color, label=canvas.entry(covered), **options
-            )
+            looks = {"linewidth": 8.0, "alpha": 0.4, "capstyle": "butt", "label": canvas.entry(covered)}
+            canvas.ax.vlines(times[shown], *(side[shown] for side in limits), color=color, **looks)
         else:
             canvas.band(times, limits[0], limits[1], color, canvas.entry(covered))
     marker = style["marker"] if len(times) <= _MARKED else ""
-    (line,) = canvas.ax.plot(times, values, **(style | {"marker": marker}), linewidth=1.6, markersize=4.0)
-    line.set_label(entry or "_")
-    canvas.add(line)
+    style |= {"marker": marker, "linewidth": 1.6, "markersize": 4.0, "label": entry or "_"}
+    canvas.add(*canvas.ax.plot(times, values, **style))
 
 
 def _limits(low: ArrayLike | None, high: ArrayLike | None, n_pre: int, times: NDArray[Any]) -> Any:

@@ -83,9 +83,8 @@ def calibration(
     style = canvas.next()
     bars = {"linewidth": 1.6, "alpha": 0.6, "label": canvas.entry(covering(level, "chance in the rows"))}
     canvas.ax.vlines(mean, low, high, color=style["color"], **bars)
-    (line,) = canvas.ax.plot(mean, share, **style, linewidth=1.4, markersize=5.0)
-    line.set_label("_" if label is None else short(label))
-    canvas.add(line)
+    style["label"] = "_" if label is None else short(label)
+    canvas.add(*canvas.ax.plot(mean, share, **style, linewidth=1.4, markersize=5.0))
     of_whom = "share of public rows that came true" if unit is None else f"share of {unit} that came true"
     axes = canvas.finish(title, "predicted probability", of_whom)
     canvas.legend_on_top()
@@ -142,10 +141,8 @@ def roc(
     false_rate, true_rate, _ = roc_curve(true, given)
     canvas = Canvas(ax, _SIZE)
     _diagonal(canvas, "as good as chance")
-    style = canvas.next() | {"marker": ""}
-    (line,) = canvas.ax.plot(false_rate, true_rate, **style, linewidth=1.8)
-    line.set_label(named(label, f"area {auc(false_rate, true_rate):.3g}"))
-    canvas.add(line)
+    style = canvas.next() | {"marker": "", "label": named(label, f"area {auc(false_rate, true_rate):.3g}")}
+    canvas.add(*canvas.ax.plot(false_rate, true_rate, **style, linewidth=1.8))
     whom = "" if unit is None else f", {unit}"
     canvas.legend(loc="lower right")
     return canvas.finish(title, f"false positive rate{whom}", f"true positive rate{whom}")

@@ -81,19 +81,15 @@ def budget_spent(
     count = np.arange(len(spent))
     if np.any(plain > spent):
         entry = named(label, "plain sum")
-        axes.step(
-            count, plain, where="post", color=style["color"], linestyle=":", linewidth=1.4, marker="", label=entry
-        )
+        dotted = {"linestyle": ":", "linewidth": 1.4, "marker": "", "label": entry}
+        axes.step(count, plain, where="post", color=style["color"], **dotted)
     marker = style["marker"] if len(spent) <= _MARKED else ""
     solid = {"linestyle": "-", "linewidth": 1.8, "marker": marker, "markersize": 4.0}
-    (line,) = axes.step(count, spent, where="post", color=style["color"], label=named(label, "spent"), **solid)
-    canvas.add(line)
+    canvas.add(*axes.step(count, spent, where="post", color=style["color"], label=named(label, "spent"), **solid))
     budget = ledger.budget
     if np.isfinite(budget.epsilon):
-        entry = named(label, f"budget, at delta {budget.delta:.3g}")
-        axes.axhline(
-            budget.epsilon, color=style["color"] if label else canvas.ink, linewidth=1.2, linestyle="--", label=entry
-        )
+        dashed = {"linewidth": 1.2, "linestyle": "--", "label": named(label, f"budget, at delta {budget.delta:.3g}")}
+        axes.axhline(budget.epsilon, color=style["color"] if label else canvas.ink, **dashed)
         top = 1.1 * max(budget.epsilon, spent[-1])
         canvas.limit("y", 0.0, max(top, axes.get_ylim()[1]) if len(canvas.drawn()) > 1 else top)
     canvas.whole("x")
@@ -162,9 +158,8 @@ def plan_curves(
         canvas.once(("target", target), lambda: axes.axhline(target, **wanted))
     for name, curve in curves.items():
         style = canvas.next() | ({} if len(places) <= _MARKED else {"marker": ""})
-        (line,) = axes.plot(places, curve, **style, linewidth=1.6, markersize=4.0)
-        line.set_label(short(name) if label is None else named(label, short(name)))
-        canvas.add(line)
+        style["label"] = short(name) if label is None else named(label, short(name))
+        canvas.add(*axes.plot(places, curve, **style, linewidth=1.6, markersize=4.0))
     if against == "epsilon":
         _ticks(canvas, places)
     else:
@@ -240,9 +235,8 @@ def score_curves(
     if visible(low, high):
         entry = named(label, f"{100.0 * level:g}% of {len(repeats)} fits")
         canvas.band(places, low, high, style["color"], entry)
-    (line,) = axes.plot(places, repeats.mean(axis=0), **style, linewidth=1.6, markersize=5.0)
-    line.set_label(("dpfast" if label is None else short(label)) + (" (mean)" if len(repeats) > 1 else ""))
-    canvas.add(line)
+    style["label"] = ("dpfast" if label is None else short(label)) + (" (mean)" if len(repeats) > 1 else "")
+    canvas.add(*axes.plot(places, repeats.mean(axis=0), **style, linewidth=1.6, markersize=5.0))
     axes.set_xscale("log", base=2)
     _ticks(canvas, places)
     canvas.open_frame()

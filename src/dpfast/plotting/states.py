@@ -155,18 +155,11 @@ def _points(
     if half is not None:
         known = np.isfinite(half[kept])
         sides = (values + sign * half for sign in (-1.0, 1.0))
-        ax.vlines(
-            places[known],
-            *(side[kept][known] for side in sides),
-            color=style["color"],
-            linewidth=2.0 if few else 0.8,
-            alpha=0.5,
-            label=canvas.entry(covering(level, covers)),
-        )
+        looks = {"linewidth": 2.0 if few else 0.8, "alpha": 0.5, "label": canvas.entry(covering(level, covers))}
+        ax.vlines(places[known], *(side[kept][known] for side in sides), color=style["color"], **looks)
     size = 5.0 if few else 2.5
-    (points,) = ax.plot(places, values[kept], style["marker"], color=style["color"], markersize=size, linestyle="none")
-    points.set_label("_" if label is None else short(label))
-    canvas.add(points)
+    style |= {"markersize": size, "linestyle": "none", "label": "_" if label is None else short(label)}
+    canvas.add(*ax.plot(places, values[kept], **style))
     if public is not None:
         hollow = {"fillstyle": "none", "markersize": size + 3.0, "linestyle": "none"}
         canvas.once(

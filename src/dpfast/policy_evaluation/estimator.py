@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -576,12 +576,11 @@ class PolicyEvaluation(PrivateEstimator):
             limits = return_range(self.reward_range, self.gamma, horizon)
         return ReturnGrid.for_range(*check.limits("return_range", limits))
 
-    def _problem(self, n_states: int, encoder: StateEncoder | None, *, staged: bool) -> Problem:
+    def _problem(self, n_states: int, states: Sequence[Hashable] | None, *, staged: bool) -> Problem:
         """Collect the public facts, once the states are known."""
         features = self.features
         if callable(features):
-            states: Iterable[Hashable] = range(n_states) if encoder is None else encoder.states
-            features = np.array([features(state) for state in states])
+            features = np.array([features(state) for state in (range(n_states) if states is None else states)])
         table = None if features is None else checked_of_states("features", features, n_states, 2, _SIZES)
         if table is not None and not table.any():
             raise ValueError("features must not all be 0")
@@ -598,22 +597,19 @@ class PolicyEvaluation(PrivateEstimator):
     def _opened(self, trajectories: Any) -> tuple[_Public, Any]:
         """Look at the states of the first block, and put it back; of parts at the states of all."""
         staged = self._is_staged and not isinstance(trajectories, Iterator)
+        data = trajectories
         if isinstance(trajectories, io.Partitions):
             declared = trajectories.reduce(_declared, _same_states)
-            if declared is None:
-                raise ValueError("trajectories must hold at least one block, got none")
-            n_states, states, says = declared
-            encoder = None if states is None else StateEncoder(states)
-            problem = self._problem(n_states, encoder, staged=staged)
-            return _Public(problem, states, self._staging(staged, says)), trajectories
-        blocks = iter(blocks_of(trajectories))
-        first = next(blocks, None)
-        if first is None:
+        else:
+            blocks = iter(blocks_of(trajectories))
+            first = list(islice(blocks, 1))
+            declared = _declared(first)
+            data = trajectories if staged else chain(first, blocks)
+        if declared is None:
             raise ValueError("trajectories must hold at least one block, got none")
-        states = None if first.encoder is None else first.encoder.states
-        problem = self._problem(first.n_states, first.encoder, staged=staged)
-        public = _Public(problem, states, self._staging(staged, first.truncated is not None))
-        return public, trajectories if staged else chain([first], blocks)
+        n_states, states, says_truncated = declared
+        problem = self._problem(n_states, states, staged=staged)
+        return _Public(problem, states, self._staging(staged, says_truncated)), data
 
     def _staging(self, staged: bool, says_truncated: bool) -> bool | None:
         """Return whether trajectories summed in stages have tails; None if they are summed at once."""

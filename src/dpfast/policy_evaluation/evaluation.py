@@ -20,7 +20,7 @@ from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
 from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import DataDependentGaussian
-from dpfast.releases.mechanism import Mechanism, Query, Stages, given
+from dpfast.releases.mechanism import Mechanism, Query, SingleRelease, Stages, given
 from dpfast.releases.moments import JointMoments
 
 # Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.
@@ -88,37 +88,10 @@ class PolicyMechanism(Mechanism[Evaluated]):
 
 
 @dataclass(frozen=True, eq=False)
-class Visits(PolicyMechanism):
-    """Sums over visits, with noise of public size."""
+class SinglePolicy(PolicyMechanism):
+    """Those of one release."""
 
-    moments: JointMoments
-    solver: VisitSolver
-
-    @cached_property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.moments.privacy
-
-    @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviations of the noise."""
-        return self.moments.scales
-
-    def stages(self) -> Stages[Evaluated]:
-        """Ask for the sums."""
-        released = yield Query(self.run.what, self.moments, given)
-        return lambda: self.solver.solve(released, self.moments, self.problem)
-
-    def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect visits to be spread evenly."""
-        return visit_error(self.moments, self.problem, self.problem.information(m, visited))
-
-
-@dataclass(frozen=True, eq=False)
-class Returns(PolicyMechanism):
-    """A fit of mean returns, with noise of private size: DP-LSW or DP-LSL."""
-
-    single: DataDependentGaussian[Statistic]
+    single: SingleRelease
 
     @cached_property
     def privacy(self) -> Privacy:
@@ -132,13 +105,40 @@ class Returns(PolicyMechanism):
 
     @property
     def scales(self) -> Mapping[str, float]:
-        """None that is public."""
+        """Scales of the noise; none that is public where its size is private."""
         return self.single.scales
 
     def stages(self) -> Stages[Evaluated]:
-        """Ask for the fit."""
+        """Ask for the release."""
         released = yield Query(self.run.what, self.single, given)
         return lambda: self._solved(released)
+
+    @abstractmethod
+    def _solved(self, released: Release) -> Evaluated:
+        """Return the estimates from the release."""
+
+
+@dataclass(frozen=True, eq=False)
+class Visits(SinglePolicy):
+    """Sums over visits, with noise of public size."""
+
+    single: JointMoments
+    solver: VisitSolver
+
+    def _solved(self, released: Release) -> Evaluated:
+        """Solve from the sums."""
+        return self.solver.solve(released, self.single, self.problem)
+
+    def expected_error(self, m: int, visited: float | None) -> float:
+        """Expect visits to be spread evenly."""
+        return visit_error(self.single, self.problem, self.problem.information(m, visited))
+
+
+@dataclass(frozen=True, eq=False)
+class Returns(SinglePolicy):
+    """A fit of mean returns, with noise of private size: DP-LSW or DP-LSL."""
+
+    single: DataDependentGaussian[Statistic]
 
     def _solved(self, released: Release) -> Evaluated:
         """Estimate the error from released values beyond the range of returns.

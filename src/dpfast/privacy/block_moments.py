@@ -36,13 +36,13 @@ increasing function.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict, Unpack
 
 from dpfast import _arguments as check
-from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, joint_mu, moment_mu, moment_scales
-from dpfast.privacy.rounding import ROUND_UP, first_that_holds
+from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, joint_mu, moment_mu, moment_scales, raised
+from dpfast.privacy.rounding import ROUND_UP
 
 CLIPPINGS = ("common", "separate")
 
@@ -133,7 +133,7 @@ def block_moment_scales(
     squared = shape.squared_mu(*(precisions[block] if block in costs else 0.0 for block in ("xx", "xy")))
     level = math.sqrt(squared) / mu * ROUND_UP
     least = MomentScales(**{block: sizes[block] * level / math.sqrt(precisions[block]) for block in costs})
-    return _grown(least, mu, lambda scales: block_moment_mu(scales, bounds, **kind))
+    return raised(least, mu, lambda scales: block_moment_mu(scales, bounds, **kind))
 
 
 def person_moment_mu(
@@ -170,7 +170,7 @@ def person_moment_scales(
     budget = mu if mu == math.inf else math.nextafter(mu / rows, 0.0)
 
     def grown(scales: MomentScales) -> MomentScales:
-        return _grown(scales, mu, lambda found: person_moment_mu(found, rows, bound_x, bound_y, **kind))
+        return raised(scales, mu, lambda found: person_moment_mu(found, rows, bound_x, bound_y, **kind))
 
     if weights is None or "n" not in weights or check.adjacency_value(kind["adjacency"]) == "add_remove":
         return grown(moment_scales(budget, bound_x, bound_y, weights, **kind))
@@ -261,9 +261,3 @@ def _released(scales: MomentScales, bounds: BlockBounds) -> tuple[str, ...]:
 def _check_xy(bounds: BlockBounds) -> None:
     if bounds.xy is None:
         raise ValueError("bounds.xy is needed where xy is released, got None")
-
-
-def _grown(scales: MomentScales, mu: float, spent: Callable[[MomentScales], float]) -> MomentScales:
-    """Scale the noise up until it meets the budget: by rounding errors alone, if it was made for it."""
-    ratio = 1.0 if mu == math.inf else max(spent(scales) / mu, 1.0)
-    return first_that_holds(lambda extra: scales.times(ratio * (1.0 + extra)), lambda found: spent(found) <= mu)

@@ -186,6 +186,7 @@ def output_noise(
     return DonorNoise(privacy, law, *scales(share), expected_error=error(share), mu=mu)
 
 
+@remembered
 def donor_objective_noise(
     privacy: Privacy,
     *,
@@ -203,29 +204,11 @@ def donor_objective_noise(
     not that of a Gaussian mechanism. L and c are as `donor_gradient` and `donor_curvature` give them, or smaller if
     every table is within that; the strong convexity used is at least `ridge`, the paper's lambda.
     """
-    return _donor_objective_noise(
-        privacy,
-        check.positive("gradient", gradient),
-        check.positive("curvature", curvature),
-        check.nonnegative("ridge", ridge),
-        check.positive("projection_sensitivity", projection_sensitivity),
-        check.positive_integer("n_donors", n_donors),
-        check.positive_integer("n_pre", n_pre),
-        check.positive_integer("n_post", n_post),
-    )
-
-
-@remembered
-def _donor_objective_noise(
-    privacy: Privacy,
-    gradient: float,
-    curvature: float,
-    ridge: float,
-    projected: float,
-    n: int,
-    before: int,
-    periods: int,
-) -> DonorObjectiveNoise:
+    gradient, curvature = check.positive("gradient", gradient), check.positive("curvature", curvature)
+    ridge = check.nonnegative("ridge", ridge)
+    projected = check.positive("projection_sensitivity", projection_sensitivity)
+    n, before = check.positive_integer("n_donors", n_donors), check.positive_integer("n_pre", n_pre)
+    periods = check.positive_integer("n_post", n_post)
     epsilon, delta = privacy.finite_target
 
     def error(deviation: float, convexity: float, projection: float) -> float:

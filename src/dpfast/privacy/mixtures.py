@@ -23,6 +23,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.privacy.gaussian import gaussian_epsilon
+from dpfast.privacy.rounding import bisected
 
 # Numbers of distinct ratios, and of distinct epsilons.
 _POINTS, _KINDS = 4096, 64
@@ -54,13 +55,7 @@ def mixture_epsilon(mu: float, epsilons: Iterable[float], delta: float) -> float
         total = float(weights @ _profile(mu, epsilon - ratios))
         return total * (1.0 + _MARGIN) + _LOST <= delta
 
-    low, high = 0.0, highest
-    if holds(low):
-        return low
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return 0.0 if holds(0.0) else bisected(lambda epsilon: not holds(epsilon), 0.0, highest, _STEPS)[1]
 
 
 def _of_few_kinds(counts: Counter[float]) -> Counter[float]:
@@ -108,5 +103,4 @@ def _profile(mu: float, epsilon: FloatArray) -> FloatArray:
 
     own, other = log_ndtr(mu / 2.0 - epsilon / mu), log_ndtr(-mu / 2.0 - epsilon / mu)
     room = 1e-15 * (np.abs(epsilon) + np.abs(own) + np.abs(other))
-    profile: FloatArray = -np.exp(own) * np.expm1(np.minimum(epsilon + other - own - room, 0.0))
-    return profile
+    return np.asarray(-np.exp(own) * np.expm1(np.minimum(epsilon + other - own - room, 0.0)))

@@ -247,6 +247,12 @@ def joint_mu(ratios: Sequence[float], squared_mu: Callable[..., float]) -> float
     return math.nextafter(largest * (math.sqrt(squared) * ROUND_UP), math.inf)
 
 
+def raised(scales: MomentScales, mu: float, spent: Callable[[MomentScales], float]) -> MomentScales:
+    """Scale the noise up until it meets the budget: by rounding errors alone, if it was made for it."""
+    ratio = 1.0 if mu == math.inf else max(spent(scales) / mu, 1.0)
+    return first_that_holds(lambda extra: scales.times(ratio * (1.0 + extra)), lambda found: spent(found) <= mu)
+
+
 def block_costs(weights: Mapping[str, float] | None, outcomes: bool, blocks: tuple[str, ...]) -> dict[str, float]:
     """Return the cost of noise variance on each released block; by default 1 for xx, and for xy with outcomes."""
     if weights is None:
@@ -426,10 +432,6 @@ def _minimise(weights: tuple[float, ...], start: tuple[float, ...], worst_change
 
     origin = np.log(np.asarray(start)[used] / _largest_dot(worst_changes, start))
     # By the envelope theorem the loads at the maximiser are the gradient of the maximum.
-    constraint = {
-        "type": "ineq",
-        "fun": lambda z: 1.0 - loads_at(z) @ exp(z),
-        "jac": lambda z: -loads_at(z) * exp(z),
-    }
+    constraint = {"type": "ineq", "fun": lambda z: 1.0 - loads_at(z) @ exp(z), "jac": lambda z: -loads_at(z) * exp(z)}
     found = minimize(objective, origin, jac=True, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13})
     return tuple(expanded(found.x).tolist())

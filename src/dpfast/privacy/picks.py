@@ -204,6 +204,7 @@ class PicksAndRest(NamedTuple):
         return compose_mu([gaussian_mu(*self.rest.target), *[range_mu(self.length)] * self.picks])
 
 
+@remembered
 def split_with_picks(privacy: Privacy, share: float, picks: int, *, by_mu: bool = False) -> PicksAndRest:
     """Divide a budget between adaptive picks and the other releases, Gaussian if delta is above 0; together within it.
 
@@ -218,11 +219,7 @@ def split_with_picks(privacy: Privacy, share: float, picks: int, *, by_mu: bool 
     >>> round(length, 3), round(rest.epsilon, 2)
     (0.199, 0.71)
     """
-    return _split(privacy, check.share("share", share), check.positive_integer("picks", picks), by_mu)
-
-
-@remembered
-def _split(privacy: Privacy, share: float, picks: int, by_mu: bool) -> PicksAndRest:
+    share, picks = check.share("share", share), check.positive_integer("picks", picks)
     epsilon, delta = privacy.finite_target
     if delta == 0.0:
         rest = Privacy(privacy.epsilon * (1.0 - share) * ROUND_DOWN, 0.0, privacy.adjacency)

@@ -89,6 +89,7 @@ def _largest_change(square: Fraction, adjacency: str, single: bool, nonnegative:
     return rounding.sqrt_up(2 * square if nonnegative else 4 * square)
 
 
+@remembered
 def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> int:
     """Squared norm, in grid units, that no row within the bound exceeds after rounding to the multiples of 2**-k.
 
@@ -100,26 +101,18 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
     >>> padded_squared_bound(1.0, grid_exponent=2, n_features=4)
     26
     """
-    bound, exponent = check.positive("bound", bound), _checked_exponent(grid_exponent)
-    return _padded_squared_bound(bound, exponent, check.positive_integer("n_features", n_features))
-
-
-@remembered
-def _padded_squared_bound(bound: float, exponent: int, length: int) -> int:
-    above, below = bound.as_integer_ratio()
+    exponent, length = _checked_exponent(grid_exponent), check.positive_integer("n_features", n_features)
+    above, below = check.positive("bound", bound).as_integer_ratio()
     above, below = above << max(exponent, 0), below << max(-exponent, 0)
     # (b + sqrt(d)/2)**2 = b**2 + d/4 + sqrt(b**2 d), b = above/below: over a common denominator, integers and a root.
     squared, unit = above**2, below**2
     return (4 * squared + length * unit + math.isqrt(16 * squared * unit * length)) // (4 * unit) + 1
 
 
+@remembered
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:
     """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up."""
-    return _padded_bound(check.positive_integer("squared_bound", squared_bound), _checked_exponent(grid_exponent))
-
-
-@remembered
-def _padded_bound(squared: int, exponent: int) -> float:
+    squared, exponent = check.positive_integer("squared_bound", squared_bound), _checked_exponent(grid_exponent)
     return rounding.sqrt_ratio_up(squared << max(-2 * exponent, 0), 1 << max(2 * exponent, 0))
 
 

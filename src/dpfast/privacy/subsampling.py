@@ -277,11 +277,7 @@ def _split(total: float, share: float) -> tuple[float, float]:
 
 
 def _best_conditioned(
-    pair: _Pair,
-    epsilon: float,
-    delta: float,
-    weights: Mapping[str, float],
-    cost: Callable[[MomentScales], float],
+    pair: _Pair, epsilon: float, delta: float, weights: Mapping[str, float], cost: Callable[[MomentScales], float]
 ) -> MomentScales:
     """Search over the ratio of the two noises; at each, the least multiple that meets the second bound."""
     mu = gaussian_mu(epsilon, delta)

@@ -31,8 +31,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dpfast import _arguments as check
-from dpfast.privacy.moment_scales import MomentScales, block_costs, joint_mu
-from dpfast.privacy.rounding import first_that_holds
+from dpfast.privacy.moment_scales import MomentScales, block_costs, joint_mu, raised
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,7 @@ def visit_moment_scales(
     best = min((x for x in candidates if 0.0 < x < math.inf), key=lambda x: height(x) * (xy + xx / x))
     level = math.sqrt(height(best)) / mu
     least = MomentScales(xx=limits.visit * level / math.sqrt(best), xy=limits.width * level)
-    # Scaled back to the requested mu: off by rounding errors alone.
-    ratio = max(visit_moment_mu(least, limits, adjacency=adjacency) / mu, 1.0)
-    return first_that_holds(
-        lambda extra: least.times(ratio * (1.0 + extra)),
-        lambda found: visit_moment_mu(found, limits, adjacency=adjacency) <= mu,
-    )
+    return raised(least, mu, lambda scales: visit_moment_mu(scales, limits, adjacency=adjacency))
 
 
 def _lines(limits: VisitLimits, adjacency: str) -> list[tuple[float, float]]:

@@ -51,8 +51,7 @@ def _attack(estimator: PrivateStandardScaler, people: list[FloatArray], copies: 
         return release
 
     def seen(neighbour: bool) -> FloatArray:
-        noisy: FloatArray = fit(neighbour).values["sum"] - exact[neighbour]
-        return noisy
+        return np.asarray(fit(neighbour).values["sum"] - exact[neighbour])
 
     record = probe(partial(fit, False))
     scale = PairSums.calibrate(record.privacy, _N_FEATURES, copies if copies > 1 else None).noise.scale

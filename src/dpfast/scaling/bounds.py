@@ -70,11 +70,8 @@ class PrivateBounds:
     def _repr_html_(self) -> str:
         """Show the bounds, and their privacy cost."""
         rows = [(name, feature, f"{low:.6g}", f"{high:.6g}") for name, feature, low, high in self._rows()]
-        guesses = (
-            []
-            if self.are_certain
-            else [caution("Some histogram shows no people beyond noise: nothing is known of what it counts.")]
-        )
+        unseen = caution("Some histogram shows no people beyond noise: nothing is known of what it counts.")
+        guesses = [] if self.are_certain else [unseen]
         cost = [guarantee_html([self.release], self.release.privacy), releases_html([self.release])]
         return card("PrivateBounds", *guesses, grid(("bound", "feature", "low", "high"), rows), *cost)
 

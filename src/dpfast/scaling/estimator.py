@@ -159,8 +159,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         """
         check_is_fitted(self)
         rows = rows_to_predict(self, X)
-        transformed: FloatArray = (rows - self._center) / self._unit
-        return transformed
+        return np.asarray((rows - self._center) / self._unit)
 
     @quiet
     def inverse_transform(self, X: ArrayLike) -> FloatArray:
@@ -176,8 +175,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ndarray of shape (n_rows, n_features)
         """
         check_is_fitted(self)
-        rows: FloatArray = check_array(X, dtype=np.float64) * self._unit + self._center
-        return rows
+        return np.asarray(check_array(X, dtype=np.float64) * self._unit + self._center)
 
     def summary(self, *, level: float = 0.95) -> DataFrame:
         """Tabulate the means and standard deviations of the features.

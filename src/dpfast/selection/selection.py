@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,14 +31,7 @@ from dpfast.ledger.reservation import apart
 from dpfast.privacy import Adjacency, Privacy, Unit, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate
-from dpfast.selection.mechanism import (
-    HeldOutPick,
-    Scoring,
-    cost_of_labels,
-    cost_of_outcomes,
-    count_held_out,
-    held_out,
-)
+from dpfast.selection.mechanism import HeldOutPick, Scoring, cost_of_labels, cost_of_outcomes, count_held_out, held_out
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,6 +47,7 @@ def _best_has(name: str) -> Callable[[Selection], bool]:
     return lambda selection: hasattr(selection.best_estimator_, name)
 
 
+@dataclass(eq=False, repr=False)
 class Selection:
     """Result of `select`: the selected estimator, fitted, and the cost of the selection.
 
@@ -70,19 +65,11 @@ class Selection:
         Total cost.
     """
 
-    def __init__(
-        self,
-        best_estimator: Any,
-        best_index: int,
-        estimators: tuple[Any, ...],
-        releases: tuple[Release, ...],
-        privacy: Privacy,
-    ) -> None:
-        self.best_estimator_ = best_estimator
-        self.best_index_ = best_index
-        self.estimators_ = estimators
-        self.releases_ = releases
-        self.privacy_spent_ = privacy
+    best_estimator_: Any
+    best_index_: int
+    estimators_: tuple[Any, ...]
+    releases_: tuple[Release, ...]
+    privacy_spent_: Privacy
 
     @property
     def n_features_in_(self) -> int:
