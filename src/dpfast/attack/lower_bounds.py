@@ -8,6 +8,7 @@ threshold is chosen on one half of the samples and judged on the other, so the c
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def epsilon_lower_bound(first: FloatArray, second: FloatArray, delta: float, con
     True
     """
     candidates = []
-    for sign, high, low in _orientations(first, second):
+    for sign, (high, low) in product((1.0, -1.0), ((first, second), (second, first))):
         thresholds = _thresholds(high[::2], low[::2], sign)
         hits, false = _exceed(high[::2], thresholds, sign), _exceed(low[::2], thresholds, sign)
         bounds = _log_ratio(hits, len(high[::2]), false, len(low[::2]), delta, 1.0 - confidence)
@@ -105,10 +106,6 @@ def frequency_limits(hits: int, n: int, tail: float) -> tuple[float, float]:
     """Return Clopper and Pearson's limits of a frequency, each wrong with probability `tail` at most."""
     count = np.array([hits])
     return float(_lower_limit(count, n, tail)[0]), float(_upper_limit(count, n, tail)[0])
-
-
-def _orientations(first: FloatArray, second: FloatArray) -> list[tuple[float, FloatArray, FloatArray]]:
-    return [(sign, *pair) for sign in (1.0, -1.0) for pair in ((first, second), (second, first))]
 
 
 def _thresholds(high: FloatArray, low: FloatArray, sign: float) -> FloatArray:

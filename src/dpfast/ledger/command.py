@@ -101,7 +101,8 @@ def _settle(ledger: Ledger, options: argparse.Namespace) -> None:
             raise ValueError(f"--reservation must be the number of one that is held, got {options.reservation}")
     if not options.yes:
         listed = "; ".join(map(_held, chosen)) or "nothing is held by a process that has ended"
-        raise ValueError(f"nothing was changed: --yes is needed to {_verb(options)} {listed}")
+        verb = "count as spent" if options.forfeit else "give back"
+        raise ValueError(f"nothing was changed: --yes is needed to {verb} {listed}")
     if options.give_back and any(one.drawn for one in chosen):
         drawn = "; ".join(_held(one).strip() for one in chosen if one.drawn)
         raise ValueError(f"nothing was changed: noise was drawn for what can only be forfeited: {drawn}")
@@ -110,10 +111,6 @@ def _settle(ledger: Ledger, options: argparse.Namespace) -> None:
             reservation.forfeit()
         else:
             reservation.give_back()
-
-
-def _verb(options: argparse.Namespace) -> str:
-    return "count as spent" if options.forfeit else "give back"
 
 
 def _held(reservation: Reservation) -> str:

@@ -148,7 +148,9 @@ class Visits:
 
 def largest_decayed_inverse_square(a: float, b: float) -> Bound:
     """Lemma 10: the maximum of ``exp(-b x)/(a - x)**2`` over x in [0, a - 1], a >= 1 a count, b > 0; equalities."""
-    a, b = _at_least_1("a", a), check.positive("b", b)
+    a, b = check.positive("a", a), check.positive("b", b)
+    if a < 1.0:
+        raise ValueError(f"a must be at least 1, got {a!r}")
     if b < 2.0 / a:
         printed = a**-2
     elif b > 2.0:
@@ -369,13 +371,6 @@ def _probability(value: object, least: float | None = None) -> float:
     if not (0.0 < p <= 1.0 or p == least):
         raise ValueError(f"p must lie in {'(' if least is None else '['}0, 1], got {p!r}")
     return p
-
-
-def _at_least_1(name: str, value: object) -> float:
-    number = check.positive(name, value)
-    if number < 1.0:
-        raise ValueError(f"{name} must be at least 1, got {number!r}")
-    return number
 
 
 def _smoothness(value: object, most: float) -> float:

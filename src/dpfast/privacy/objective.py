@@ -461,10 +461,6 @@ def _delta_up(ratio: float, epsilon: float, profile: _Profile) -> float:
     return min(1.0, math.nextafter(profile(ratio, epsilon), 1.0))
 
 
-def _delta_on_a_segment(u: float, epsilon: float) -> float:
-    return gaussian_delta(1.0, epsilon, u)
-
-
 def _delta_on_a_line(u: float, epsilon: float) -> float:
     if epsilon >= 0.5 * u * u:
         return 2.0 * gaussian_delta(1.0, epsilon, u)
@@ -533,7 +529,7 @@ def _delta_on_a_disk(u: float, turning: float, epsilon: float) -> float:
 
 
 _PROFILES: dict[Geometry, _Profile] = {
-    "segment": _delta_on_a_segment,
+    "segment": lambda u, epsilon: gaussian_delta(1.0, epsilon, u),
     "line": _delta_on_a_line,
     "two segments": _delta_on_two_segments,
     "two lines": _delta_on_two_lines,

@@ -70,6 +70,7 @@ _MARGIN, _LOST = 1e-9, 1e-290
 _BELOW = 1.0 - 1e-6
 
 
+@remembered
 def picks_delta(epsilon: float, length: float, picks: int, mu: float = 0.0) -> float:
     """Delta at epsilon of adaptive picks of a range, and of Gaussian releases of mu together, in any order; rounded up.
 
@@ -80,11 +81,7 @@ def picks_delta(epsilon: float, length: float, picks: int, mu: float = 0.0) -> f
     (0.0, 0.0014)
     """
     epsilon, length = check.nonnegative("epsilon", epsilon), check.positive("length", length)
-    return _delta(epsilon, length, check.positive_integer("picks", picks), check.nonnegative("mu", mu))
-
-
-@remembered
-def _delta(epsilon: float, length: float, picks: int, mu: float) -> float:
+    picks, mu = check.positive_integer("picks", picks), check.nonnegative("mu", mu)
     pure = picks * length * ROUND_UP
     if mu == 0.0 and pure <= epsilon:
         return 0.0
@@ -141,6 +138,7 @@ def _profile(step: float, pairs: int, picks: int) -> FloatArray:
     return values
 
 
+@remembered
 def picks_range(epsilon: float, delta: float, picks: int, mu: float = 0.0) -> float:
     """Return nearly the largest range of so many adaptive picks to be within (epsilon, delta) beside Gaussian releases.
 
@@ -155,11 +153,6 @@ def picks_range(epsilon: float, delta: float, picks: int, mu: float = 0.0) -> fl
     """
     epsilon, delta = check.positive("epsilon", epsilon), check.delta_value(delta)
     picks, mu = check.positive_integer("picks", picks), check.nonnegative("mu", mu)
-    return _range(epsilon, delta, picks, mu)
-
-
-@remembered
-def _range(epsilon: float, delta: float, picks: int, mu: float) -> float:
     left = gaussian_mu(epsilon, delta) ** 2 - mu * mu
     if left <= 0.0:
         raise ValueError(f"mu must be below what the budget allows, {gaussian_mu(epsilon, delta)!r}, got {mu!r}")
@@ -171,7 +164,7 @@ def _range(epsilon: float, delta: float, picks: int, mu: float) -> float:
     aim = math.log(delta * _BELOW)
 
     def log_delta(length: float) -> float:
-        found = _delta(epsilon, length, picks, mu)
+        found = picks_delta(epsilon, length, picks, mu)
         return math.log(found) if found > 0.0 else -1e4
 
     return largest_within(log_delta, aim, guess, precision=1e-6)
