@@ -63,7 +63,6 @@ TESTED_BY = {
     "solvers/quadratic_faces.py": "solvers/test_quadratic.py",
     "statistics/accumulator.py": "statistics/test_gram.py",
     "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",
-    "synthetic_control/placebos.py": "synthetic_control/test_estimator.py",
     "synthetic_control/predictions.py": "synthetic_control/test_estimator.py",
 }
 #: The same, of a name or a folder.

@@ -55,7 +55,7 @@ PACKAGE = Path("src", "dpfast")
 KERNELS = (".pyx", ".pxd", ".c", ".h")
 CRITICAL = "privacy/* noise/* releases/* statistics/* ledger/* io/* kernels/* jobs/* attack/* estimator/* scaling/*"
 CRITICAL += " selection/* description/* convex_erm/* _*.py */mechanism.py */estimator.py multi_outcome/weighed.py"
-CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py synthetic_control/outcome_range.py"
+CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py"
 CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/certificates.py solvers/constraints.py solvers/bounds.py solvers/loss*.py"
 # What draws nothing and releases nothing: attacks, templates, texts. Of `printed`, tests run a copy of the source.

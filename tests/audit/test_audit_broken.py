@@ -12,7 +12,7 @@ from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.releases import minimisers, moments, noisy_sum, sandwich, staged_fit
+from dpfast.releases import mechanism, minimisers, moments, sandwich, staged_fit
 from dpfast.solvers import averaged_descent
 
 # Each attack is wrong once in ten million times.
@@ -77,7 +77,7 @@ def test_half_of_the_sensitivity(monkeypatch):
     ],
 )
 def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatch):
-    monkeypatch.setattr(noisy_sum, "_bins_moved", lambda adjacency: 1)
+    monkeypatch.setattr(mechanism, "_bins_moved", lambda adjacency: 1)
     attack = attack_on(f"{what}, Laplace, replace_one")
     assert attack.run(100, ERROR).epsilon > attack.privacy.epsilon
 

@@ -10,8 +10,8 @@ from dpfast import BudgetExceeded, Ledger, Privacy, Release, noise
 from dpfast.convex_erm import objective_perturbation
 from dpfast.convex_erm.mechanism import Counts
 from dpfast.privacy import UnsoundCalibrationWarning
+from dpfast.releases.mechanism import NoisySum
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.solvers import Box, CallableLoss, L1Ball, L2Ball, LogisticLoss, SmoothedHuber, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP

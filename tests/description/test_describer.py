@@ -9,7 +9,7 @@ import pytest
 import dpfast
 from dpfast import Description, Ledger, PaidFailure, Privacy, describe
 from dpfast.description.describer import TableDescriber
-from dpfast.estimator.completion import kept_by
+from dpfast.estimator.persistence import kept_by
 from dpfast.io import Category, Number
 
 COLUMNS = {"age": (18, 90), "cost": (0, 10_000), "site": ["a", "b", "c"]}

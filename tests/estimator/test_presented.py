@@ -18,7 +18,7 @@ from dpfast import (
     Trajectories,
 )
 from dpfast._documents import read_document, write_document
-from dpfast.estimator.inputs import outcomes_of
+from dpfast.estimator.bounded import outcomes_of
 from dpfast.io import Columns, StateEncoder
 
 RNG = np.random.default_rng(0)

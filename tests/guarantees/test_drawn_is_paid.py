@@ -20,8 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 import dpfast
 from dpfast import Ledger, MultiOutcomeRidge, PaidFailure, Privacy, UtilityWarning, noise
 from dpfast.convex_erm import objective_perturbation
-from dpfast.estimator.completion import kept_by
-from dpfast.estimator.persistence import _encode
+from dpfast.estimator.persistence import _encode, kept_by
 from dpfast.ledger import Release, Reservation
 from dpfast.noise import BitSource
 from dpfast.solvers.losses import SmoothedHuber

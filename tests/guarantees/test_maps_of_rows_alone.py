@@ -21,8 +21,8 @@ import dpfast
 from dpfast import io
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.multi_outcome.mechanism import NONNEGATIVE
+from dpfast.releases.minimisers import TableLoss
 from dpfast.releases.pursuit import _SomeColumns
-from dpfast.releases.table_losses import TableLoss
 from dpfast.solvers import SmoothedHuber
 from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound
 from dpfast.statistics import GramAccumulator, Grid, gram
@@ -37,8 +37,7 @@ from dpfast.statistics.rows import (
     shortened,
 )
 from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds
-from dpfast.synthetic_control.mechanism import DonorRows
-from dpfast.synthetic_control.predictors import PredictorMap, Predictors
+from dpfast.synthetic_control.mechanism import DonorRows, PredictorMap, Predictors
 
 WIDTH = 27
 _rng = np.random.default_rng(0)

@@ -8,8 +8,7 @@ import pytest
 from dpfast import Ledger, PaidFailure, Privacy
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SecureSource, SeededSource
-from dpfast.releases.mechanism import Mechanism, Named, Query, release, run, within
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import Mechanism, Named, NoisySum, Query, release, run, within
 
 PART = Privacy(0.5, 1e-6)
 

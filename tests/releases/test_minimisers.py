@@ -10,9 +10,8 @@ from scipy import stats
 
 from dpfast import Privacy, noise
 from dpfast.privacy import objective_noise
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_moments
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import (
     Box,
     CappedLogisticLoss,

@@ -14,8 +14,7 @@ from dpfast import Privacy, io
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource, resolve_source
 from dpfast.privacy import gaussian_mu, keeps_to, picks_delta, range_mu
-from dpfast.releases.mechanism import release
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import NoisySum, release
 from dpfast.releases.pursuit import FeaturePick, PursuedRows, Pursuit
 from dpfast.statistics.rows import RowMap
 

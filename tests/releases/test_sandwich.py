@@ -13,8 +13,8 @@ from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu, keeps_to
 from dpfast.releases import sandwich
 from dpfast.releases.mechanism import answered
+from dpfast.releases.minimisers import TableLoss
 from dpfast.releases.sandwich import LossRows, Sandwich, Weighed, exact_errors, sum_weighed
-from dpfast.releases.table_losses import TableLoss
 from dpfast.solvers import LogisticLoss, PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics import rounded_bound
 

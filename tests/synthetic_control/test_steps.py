@@ -14,8 +14,7 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_mu
 from dpfast.privacy.composition import keeps_to
-from dpfast.releases.mechanism import release, run
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import NoisySum, release, run
 from dpfast.statistics import rounded_bound
 from dpfast.synthetic_control.mechanism import DonorRows, sum_donors
 from dpfast.synthetic_control.steps import (

@@ -34,16 +34,15 @@ from dpfast.convex_erm.plan import (
 )
 from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import explains_parameters
-from dpfast.estimator.inputs import columns_of
+from dpfast.estimator.bounded import columns_of, explains_parameters
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
+from dpfast.releases.mechanism import NoisySum
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
-from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE

@@ -31,11 +31,10 @@ from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_rows
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
 from dpfast.releases.people import People
 from dpfast.releases.sandwich import Sandwich, exact_errors
-from dpfast.releases.table_losses import TableLoss, loss_of_rows
 from dpfast.solvers import (
     Box,
     CallableLoss,

@@ -16,18 +16,16 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn_of_printed
-from dpfast.estimator.completion import Waiting
-from dpfast.estimator.inputs import open_with_outcome
+from dpfast.estimator.bounded import open_with_outcome
+from dpfast.estimator.persistence import Waiting
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy
-from dpfast.releases.mechanism import Mechanism, Query, Stages, within
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, within
+from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_moments
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
-from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
-from dpfast.releases.table_losses import TableLoss, loss_of_moments
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP, placed
 from dpfast.solvers.constraints import Constraint

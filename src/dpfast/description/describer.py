@@ -16,7 +16,7 @@ from dpfast._redacted import quiet
 from dpfast.description.description import Description
 from dpfast.description.mechanism import Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed
-from dpfast.estimator.inputs import check_people
+from dpfast.estimator.bounded import check_people
 from dpfast.estimator.plan import Plan
 from dpfast.io import Columns, Number
 from dpfast.io.columns import Column, column_of

@@ -30,11 +30,10 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._threads import resolve_n_threads
-from dpfast.estimator import completion, persistence
-from dpfast.estimator.completion import Unsolved
+from dpfast.estimator import persistence
 from dpfast.estimator.documentation import document
 from dpfast.estimator.page import page_of
-from dpfast.estimator.persistence import LEFT_OUT, parameter_names
+from dpfast.estimator.persistence import LEFT_OUT, Unsolved, parameter_names
 from dpfast.estimator.presented import Container, check_output, presented, with_output
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.release import header_of
@@ -390,7 +389,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             given = self._given_to(model)
             unsolved = Unsolved(given, summed.mechanism, summed.public, found, len(before), None if warned else error)
             # Kept before the ledger has committed: once something was drawn, all of it is paid for, whatever follows.
-            completion.keep(self._keep({"releases_": releases, _UNSOLVED: unsolved} | common))
+            persistence.keep(self._keep({"releases_": releases, _UNSOLVED: unsolved} | common))
             reservation.commit(*releases)
             noisy = self._solve_released(tell)
         # What was paid for is kept, also by those who make errors of warnings.
@@ -459,7 +458,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         if vars(self).get(_UNSOLVED) is not unsolved:
             raise RuntimeError(f"this {type(self).__name__} was completed or fitted again meanwhile, in another thread")
         kept = {name: value for name, value in vars(self).items() if name[-1] == "_" and name[0] != "_"}
-        completion.forget(self._keep(kept | attributes | dict(unsolved.found)))
+        persistence.forget(self._keep(kept | attributes | dict(unsolved.found)))
         return noisy
 
     def __sklearn_is_fitted__(self) -> bool:

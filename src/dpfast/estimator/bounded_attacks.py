@@ -1,8 +1,8 @@
-"""An attack on counts of people by size: the bins of one person, when the attacker knows everybody else."""
+"""Attacks on counts of people by size and on stages, when the attacker knows everybody but one person."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
+from dpfast.releases.mechanism import Mechanism
 from dpfast.statistics.sizes import Sizes, size_counts
 
 
@@ -55,3 +56,33 @@ def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any
     # Pure counts may leave all of delta to what comes after.
     beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
     return Attack.on(f"counts by size, {what}{beside}", record, law, seen, estimator)
+
+
+def summed_stages(
+    mechanism: Mechanism[Any], data: Sequence[Any], releases: tuple[Release, ...], chosen: Callable[[str], bool]
+) -> Iterator[tuple[Release, list[FloatArray]]]:
+    """Yield the release of every chosen stage, and its sums on either table.
+
+    An attacker knows that, as it depends on earlier releases alone.
+    """
+    stages = mechanism.stages()
+    stage = next(stages)
+    for release in releases:
+        if chosen(stage.name):
+            yield release, [stage.statistic(one).to_float64() for one in data]
+        if release is not releases[-1]:
+            stage = stages.send(release)
+
+
+def along_stages(stages: Iterator[tuple[Release, list[FloatArray]]], at: int) -> tuple[FloatArray, FloatArray]:
+    """Return the noise of stages in units of what differs, and how much differs in units of recorded noise.
+
+    Where nothing differs, noise tells nothing: 0.
+    """
+    seen, apart = [], []
+    for release, sums in stages:
+        moved = sums[1] - sums[0]
+        length = float(np.linalg.norm(moved))
+        seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2 if length > 0.0 else 0.0)
+        apart.append(length / release.scales["sum"])
+    return np.array(seen), np.array(apart)

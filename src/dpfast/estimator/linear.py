@@ -13,7 +13,7 @@ from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import PrivateEstimator
-from dpfast.estimator.inputs import rows_to_predict
+from dpfast.estimator.bounded import rows_to_predict
 from dpfast.estimator.presented import outcome_names
 from dpfast.io.summaries import Estimates
 from dpfast.statistics.rows import RowMap

@@ -21,7 +21,7 @@ from typing import Any
 from dpfast._arguments import positive_integer
 from dpfast._documents import printed
 from dpfast._optional import optional
-from dpfast.estimator.completion import kept_by
+from dpfast.estimator.persistence import kept_by
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
 from dpfast.ledger import BudgetExceeded, Ledger, PaidFailure

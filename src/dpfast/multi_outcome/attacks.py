@@ -16,8 +16,7 @@ from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, SampledShift, claimed, claims, probe
 from dpfast.attack.laws import GaussianShift, flattened
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
-from dpfast.estimator.bounded_attacks import counts_attacks
-from dpfast.estimator.staged_attacks import along_stages, summed_stages
+from dpfast.estimator.bounded_attacks import along_stages, counts_attacks, summed_stages
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy

@@ -25,13 +25,22 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, warn
-from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
+from dpfast.estimator.bounded import (
+    BoundedEstimator,
+    Measured,
+    check_people,
+    columns_of,
+    explains_parameters,
+    open_with_outcomes,
+    outcomes_of,
+)
 from dpfast.estimator.documentation import missing_bound
-from dpfast.estimator.inputs import check_people, columns_of, open_with_outcomes, outcomes_of
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.io.blocks import is_read_once
 from dpfast.multi_outcome.mechanism import (
     NONNEGATIVE,
+    R2,
+    SPREAD,
     Frame,
     Moments,
     Options,
@@ -39,9 +48,11 @@ from dpfast.multi_outcome.mechanism import (
     Route,
     clip_to_box,
     in_stages,
+    lost_share,
+    planned,
+    planned_in_stages,
     row_frames,
 )
-from dpfast.multi_outcome.plan import R2, SPREAD, lost_share, planned, planned_in_stages
 from dpfast.multi_outcome.reports import CoefficientReports
 from dpfast.multi_outcome.weighed import Column, Unweighed
 from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning

@@ -13,7 +13,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
-from dpfast.estimator.staged_attacks import along_stages, summed_stages
+from dpfast.estimator.bounded_attacks import along_stages, summed_stages
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 from dpfast.privacy import Privacy

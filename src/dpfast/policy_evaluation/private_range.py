@@ -5,7 +5,7 @@ the returns. So a part of the budget (`_SHARE`) is used to count every person tw
 their first-visit returns that count. Bins are public: logarithmic about 0, two an octave, within the declared range. So
 any scale of returns is met to within a factor of sqrt(2). A person is in one bin of each of two histograms. Replaced,
 they leave two bins and enter two others: the counts move by 2 (by sqrt(2) if they come or go), and
-`dpfast.releases.noisy_sum` is calibrated for this. The sums are then released with the rest of the budget, clipped to a
+`dpfast.releases.mechanism` is calibrated for this. The sums are then released with the rest of the budget, clipped to a
 range computed from the released counts and public numbers (`narrowest`). Their noise is that of a declared range.
 
 Clipping moves the sum of a state by no more than the people beyond the range, each by as much as they are beyond. The
@@ -33,9 +33,8 @@ from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver, visit_error
 from dpfast.policy_evaluation.mechanism import Problem, visit_moments
 from dpfast.privacy import Privacy, parts_of
-from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.moments import JointMoments
-from dpfast.releases.noisy_sum import NoisySum
 from dpfast.statistics import ReturnGrid, SufficientStatistics
 
 # Of mu squared, or of epsilon where delta is 0.

@@ -40,8 +40,7 @@ from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run
 from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Query, Stages
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.solvers.state_values import Earlier, Estimate, Lost, StateSums, fitted_values
 from dpfast.statistics.filled_returns import (
     BEYOND,

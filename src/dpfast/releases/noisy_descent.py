@@ -28,8 +28,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
-from dpfast.releases.mechanism import Mechanism, Query, Stages
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.people import People
 from dpfast.solvers import descent
 from dpfast.solvers.descent import Descent, Link, Position

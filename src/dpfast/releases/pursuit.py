@@ -49,9 +49,8 @@ from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Drawn, Mechanism, Query, SingleRelease, Stages, within
+from dpfast.releases.mechanism import Drawn, Mechanism, NoisySum, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
-from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.people import People
 from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.bounds import quantile_bin

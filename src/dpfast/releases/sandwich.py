@@ -27,9 +27,9 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.minimisers import TableLoss
 from dpfast.releases.moments import JointMoments
 from dpfast.releases.staged_fit import held
-from dpfast.releases.table_losses import TableLoss
 from dpfast.solvers import GeneralisedLinearLoss
 from dpfast.solvers.sandwich import Errors, Sums, errors, newton_step
 from dpfast.statistics import Gram, gram, rounded_bound

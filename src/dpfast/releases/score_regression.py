@@ -48,8 +48,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
-from dpfast.releases.mechanism import Query, Stages
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.people import People, sum_outcomes
 from dpfast.releases.staged_fit import Fit, Lengths, Level, Regression, held
 from dpfast.releases.staged_regression import StagedRegression

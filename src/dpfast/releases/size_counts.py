@@ -21,7 +21,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import NoisySum
 from dpfast.solvers.bounds import USUAL, Caution, LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
 from dpfast.statistics.sizes import Sizes
 

@@ -15,9 +15,8 @@ from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Query, Stages
+from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.moments import DeclaredPeople, JointMoments
-from dpfast.releases.noisy_sum import NoisySum
 from dpfast.releases.people import (
     count_lengths,
     count_residuals,

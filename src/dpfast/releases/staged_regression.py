@@ -41,8 +41,7 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Mechanism, Query, Stages
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.people import People, count_people, sum_outcomes, sum_rows
 from dpfast.releases.staged_fit import FewPeople, Fit, Regression
 from dpfast.solvers import averaged_descent as descent

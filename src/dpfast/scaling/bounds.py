@@ -16,8 +16,8 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, caution, grid
 from dpfast._redacted import quiet
-from dpfast.estimator.completion import Waiting
-from dpfast.estimator.inputs import columns_of
+from dpfast.estimator.bounded import columns_of
+from dpfast.estimator.persistence import Waiting
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.ledger.release import guarantee_html, header_of, releases_html

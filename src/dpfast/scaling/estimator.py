@@ -19,8 +19,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
-from dpfast.estimator.inputs import columns_of, rows_to_predict
+from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, explains_parameters, rows_to_predict
 from dpfast.io.summaries import Estimates
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy

@@ -28,8 +28,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Mechanism, Query, Stages
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.statistics.rows import RowMap, centred
 
 # Bits of the grid that z is rounded to; its square has twice as many.

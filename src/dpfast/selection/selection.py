@@ -21,9 +21,9 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._html import card, grid, section
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn
-from dpfast.estimator.completion import Waiting
-from dpfast.estimator.inputs import check_people, columns_of
+from dpfast.estimator.bounded import check_people, columns_of
 from dpfast.estimator.page import spent_html
+from dpfast.estimator.persistence import Waiting
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
 from dpfast.ledger.release import header_of, releases_html

@@ -25,13 +25,19 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured, explains_parameters
-from dpfast.estimator.inputs import columns_of, open_with_outcome, outcomes_of
+from dpfast.estimator.bounded import (
+    BoundedEstimator,
+    Measured,
+    columns_of,
+    explains_parameters,
+    open_with_outcome,
+    outcomes_of,
+)
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.minimisers import ObjectivePerturbation, loss_of_moments
 from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
 from dpfast.releases.selection import (
@@ -43,7 +49,6 @@ from dpfast.releases.selection import (
     check_n_supports,
     most_votes,
 )
-from dpfast.releases.table_losses import loss_of_moments
 from dpfast.solvers.best_subset import SupportScores
 from dpfast.solvers.loss_sums import LeastSquares
 from dpfast.sparse_regression.mechanism import (

@@ -2,14 +2,14 @@
 
 A person counts once in every histogram, in one bin: with the largest of their rows' codes, and for signed entries with
 the least of them too, where people may own several rows. So of h histograms one person changes h bins, or when replaced
-2h. The noise is calibrated for that (releases.noisy_sum). A code is computed from its row alone, in one order of
+2h. The noise is calibrated for that (releases.mechanism). A code is computed from its row alone, in one order of
 operations (kernels/sizes.c).
 """
 
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ Codes = NDArray[np.int16]
 
 _ENTRIES_PER_RANGE = 1 << 16
 _LEAST = np.iinfo(np.int16).min
+_ALL_OCTAVES = HalfOctaves()
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Sizes:
     rows: bool = False
     outcomes: bool = False
     entries: bool = False
-    bins: HalfOctaves = field(default_factory=HalfOctaves)
+    bins: HalfOctaves = _ALL_OCTAVES
     each: int = 0
 
     def n_histograms(self, n_features: int, *, several_rows: bool = False) -> int:

@@ -19,8 +19,7 @@ from dpfast.privacy import Privacy
 from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control.estimator import SyntheticControl
 from dpfast.synthetic_control.mechanism import DonorRows
-from dpfast.synthetic_control.outcome_range import range_counts
-from dpfast.synthetic_control.steps import count_donors, count_lengths, length_bins, sum_paths
+from dpfast.synthetic_control.steps import count_donors, count_lengths, length_bins, range_counts, sum_paths
 
 # The noise that an output shows: of the fitted model, of its weights, of the sign of the donor's path.
 Recovered = Callable[[SyntheticControl, FloatArray, float], FloatArray]

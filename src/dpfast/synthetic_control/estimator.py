@@ -24,7 +24,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
 from dpfast.estimator.bounded import explains_parameters
-from dpfast.estimator.completion import Waiting
+from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, UtilityWarning, compose_mu
@@ -40,17 +40,14 @@ from dpfast.synthetic_control.donor_weights import (
     output_half_width,
     prediction,
 )
-from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonormal_basis, sum_donors
-from dpfast.synthetic_control.outcome_range import range_counts, range_found, range_noise
-from dpfast.synthetic_control.placebos import Placebos
-from dpfast.synthetic_control.plan import (
-    DECAY,
-    SPREAD,
-    VARIATION,
-    error_of_weights,
-    planned_with_moments,
-    planned_with_weights,
-    planned_without_noise,
+from dpfast.synthetic_control.mechanism import (
+    CrossSection,
+    DonorRows,
+    PredictorMap,
+    Predictors,
+    orthonormal_basis,
+    outcomes_of,
+    sum_donors,
 )
 from dpfast.synthetic_control.predictions import (
     CrossSectionBatch,
@@ -58,8 +55,22 @@ from dpfast.synthetic_control.predictions import (
     coefficients_of_moments,
     prediction_interval,
 )
-from dpfast.synthetic_control.predictors import PredictorMap, Predictors, outcomes_of
-from dpfast.synthetic_control.steps import Donors, DonorSteps, Solution
+from dpfast.synthetic_control.reports import TargetReports
+from dpfast.synthetic_control.steps import (
+    DECAY,
+    SPREAD,
+    VARIATION,
+    Donors,
+    DonorSteps,
+    Solution,
+    error_of_weights,
+    planned_with_moments,
+    planned_with_weights,
+    planned_without_noise,
+    range_counts,
+    range_found,
+    range_noise,
+)
 
 #: Least norm that the moments of rows have a grid for.
 _LEAST_ROW_BOUND = 1e-70
@@ -103,7 +114,7 @@ class _Public(NamedTuple):
 
 @explains_parameters
 @dataclass(eq=False, repr=False)
-class SyntheticControl(Placebos, PrivateEstimator):
+class SyntheticControl(TargetReports, PrivateEstimator):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. These are released together at (epsilon, delta), under

@@ -22,8 +22,7 @@ from dpfast.ledger import Release
 from dpfast.releases.moments import unpacked
 from dpfast.solvers.damped import DenoisedMoments, damped_solve, hidden_reach, noise_edge
 from dpfast.solvers.fieller import NoisyRatio
-from dpfast.synthetic_control.mechanism import CrossSection
-from dpfast.synthetic_control.predictors import PredictorMap
+from dpfast.synthetic_control.mechanism import CrossSection, PredictorMap
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
 _SIMULATIONS = 500

@@ -1,4 +1,8 @@
-"""The releases of a fit in their order: lengths of donors, their mean path, moments, and errors of prediction.
+"""The releases of a fit in their order: range and lengths of donors, mean path, moments, and errors of prediction.
+
+*The range* of outcomes, if it is to be found: noisy counts of donors by their largest and their least outcome, once in
+each of the two histograms. Missing entries are skipped; a donor without any entry counts at 0. The result is used like
+a declared range. About 1% of the donors are beyond it at either end.
 
 All but the moments are options. A step depends only on public numbers and on the releases of earlier steps. Each takes
 a part of the budget that remains (`dpfast.privacy.parts_of`): squares of mu never add up to more than the whole's, nor
@@ -36,15 +40,17 @@ import numpy as np
 
 from dpfast import io
 from dpfast._arrays import FloatArray
+from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
-from dpfast.releases.mechanism import Mechanism, Query, Stages
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
+from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import DenoisedMoments, components_beyond
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
 from dpfast.synthetic_control.predictions import coefficients_of_moments
 
@@ -530,3 +536,73 @@ def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: f
     lower = min(int(passed[0]) + 2, bins.largest_code)
     is_certain = longer[lower] > 2.0 * deviation * math.sqrt(lower + 1.0)
     return bins.size(bins.largest_code - int(passed[0])) if is_certain else None
+
+
+_SIZES = Sizes(entries=True)
+
+
+def range_counts(donors: FloatArray | io.Partitions) -> FixedPoint:
+    """Count donors by their largest outcome, and by their least."""
+    total: FixedPoint = io.sum_over(donors, _range_counts)
+    return total
+
+
+def _range_counts(donors: FloatArray) -> FixedPoint:
+    extremes = np.column_stack([np.fmax.reduce(donors, axis=1), np.fmin.reduce(donors, axis=1)])
+    return size_counts(io.open_table(np.nan_to_num(extremes, nan=0.0)), _SIZES)
+
+
+def range_noise(privacy: Privacy, *, is_gaussian: bool) -> tuple[NoisySizes, Privacy]:
+    """Calibrate for a share of the budget; return it with the remaining budget."""
+    return NoisySizes.within(privacy, is_gaussian, _SIZES, 2)
+
+
+def range_found(
+    mechanism: NoisySizes, release: Release, n_donors: int | None, *, nonnegative: bool
+) -> tuple[float, float, bool]:
+    """Return the ends of the range, and whether both are certain; the number of donors where it is public."""
+    found = mechanism.found(release, n_donors, nonnegative=nonnegative)
+    box = found.usable_box
+    assert box is not None
+    lows, highs = box
+    if not found.are_certain:
+        return float(lows.min()), float(highs.max()), False
+    # Noise may have the largest outcomes below the least ones.
+    low, high = min(lows[1], highs[0]), max(lows[1], highs[0])
+    return float(low), float(max(high, low + highs[1] - lows[1])), True
+
+
+# Reference of the relative errors.
+_SIGNAL = "the signal's root mean square"
+#: Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
+SPREAD = 0.25
+#: Assumed size of donors' differences from their mean path, as a fraction of their size.
+VARIATION = 0.3
+#: Assumed power by which the squares of these fall over directions: as of random walks.
+DECAY = 2.0
+
+
+def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float:
+    """Return the same for released weights; their noise does not fall with more donors."""
+    return mechanism.expected_error / math.sqrt(spread)
+
+
+def planned_without_noise(n: int, target: float) -> Plan:
+    """Plan for the textbook estimate."""
+    return Plan(n, 0.0, target, 1, {}, _SIGNAL)
+
+
+def planned_with_moments(
+    calibrated: Callable[[int], DonorSteps], n: int, target: float, spread: float, variation: float, decay: float
+) -> Plan:
+    """Plan for noise in moments: its effect falls with more donors."""
+    section, error = calibrated(n).planned(n, spread, variation, decay)
+    needed = least(lambda count: calibrated(count).planned(count, spread, variation, decay)[1] <= target)
+    return Plan(n, min(error, 1.0), target, needed, section.scales, _SIGNAL)
+
+
+def planned_with_weights(calibrated: Callable[[int], DonorMechanism], n: int, target: float, spread: float) -> Plan:
+    """Plan for noise on weights. More donors mean more weights, so the error does not fall with them."""
+    mechanism = calibrated(n)
+    needed = 1 if error_of_weights(calibrated(1), spread) <= target else None
+    return Plan(n, min(error_of_weights(mechanism, spread), 1.0), target, needed, mechanism.scales, _SIGNAL)

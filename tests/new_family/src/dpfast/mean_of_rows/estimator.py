@@ -17,7 +17,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Fitted, PrivateEstimator, Solved, Summed
-from dpfast.estimator.inputs import columns_of
+from dpfast.estimator.bounded import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release

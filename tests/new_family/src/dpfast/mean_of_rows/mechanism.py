@@ -8,8 +8,7 @@ its negative. The number of rows is public.
 from __future__ import annotations
 
 from dpfast.privacy import Privacy
-from dpfast.releases.mechanism import Named
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import Named, NoisySum
 from dpfast.statistics import rounded_bound
 
 

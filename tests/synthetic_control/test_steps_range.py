@@ -7,7 +7,7 @@ import pytest
 
 from dpfast import Ledger, Privacy, SyntheticControl
 from dpfast.datasets import synthetic_control_panel
-from dpfast.synthetic_control.outcome_range import range_counts
+from dpfast.synthetic_control.steps import range_counts
 
 T0 = 10
 

@@ -10,7 +10,7 @@ from dpfast import Privacy
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_delta
-from dpfast.releases.noisy_sum import NoisySum
+from dpfast.releases.mechanism import NoisySum
 
 ADJACENCIES = ["replace_one", "add_remove"]
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from catalogue import FITS, people
 
-from dpfast.estimator.inputs import columns_of
+from dpfast.estimator.bounded import columns_of
 
 ROWS, OUTCOMES = people(200, width=3)
 #: One of each estimator of rows that predicts from others.

@@ -13,8 +13,7 @@ from dpfast import Privacy, SyntheticControl
 from dpfast.datasets import synthetic_control_panel
 from dpfast.io import open_long_panel
 from dpfast.synthetic_control.estimator import _Public
-from dpfast.synthetic_control.mechanism import lengths_of
-from dpfast.synthetic_control.predictors import Predictors
+from dpfast.synthetic_control.mechanism import Predictors, lengths_of
 from dpfast.synthetic_control.steps import Donors
 
 DECLARED = {"income": (0.0, 80.0), "age": (20.0, 60.0, 0.5)}
