@@ -14,10 +14,10 @@ from dpfast import _transaction as transaction
 from dpfast import kernels
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels.columns import ColumnBlock
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.sizes import HalfOctaves
 
 # Those that there are: a commit that is compared with may lack one, and its others are timed all the same.
 for stub in sorted(Path(kernels.__file__).parent.glob("*.pyi")):

@@ -51,7 +51,6 @@ TESTED_BY = {
     "ledger/entries.py": "ledger/test_ledger.py",
     "ledger/release.py": "ledger/test_ledger.py",
     "multi_outcome/mechanism.py": "multi_outcome/test_estimator.py",
-    "noise/grid.py": "noise/test_samplers.py",
     "policy_evaluation/evaluation.py": "policy_evaluation/test_estimator.py",
     "privacy/__init__.py": "test_package.py",
     "privacy/guarantee.py": "ledger/test_ledger.py",

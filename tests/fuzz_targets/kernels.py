@@ -35,13 +35,13 @@ from dpfast.kernels import (
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, SparseBlock, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums, local_losses
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
 from dpfast.statistics.rows import RowMap
+from dpfast.statistics.sizes import HalfOctaves
 from fuzz_targets import Draw, target
 
 LEVELS = (-1, 0, 1, 2)
@@ -605,7 +605,7 @@ def residuals_of_people(draw: Draw) -> None:
     assert found[0][2].sum() == n + np.count_nonzero(lengths)
 
 
-@target("kernels.sizes", "kernels.half_octaves", accepts=(IndexError,))
+@target("kernels.sizes", accepts=(IndexError,))
 def codes_of_sizes(draw: Draw) -> None:
     n, d = draw.choice((1, 2, 9, 63, 65, 130)), draw.choice((1, 2, 3, 8, 9, 17, 600))
     table, norms = rows_of(draw, n, d, draw.positive(1e-300, 1e300)), draw.flag()

@@ -9,7 +9,7 @@ from reference.sizes import codes_of
 
 from dpfast.kernels import sizes
 from dpfast.kernels.columns import readable
-from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.statistics.sizes import HalfOctaves
 
 BINS = [HalfOctaves(), HalfOctaves(-3, 2), HalfOctaves(-800, 800), HalfOctaves(5, 6)]
 

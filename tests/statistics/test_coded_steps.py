@@ -12,7 +12,6 @@ from neighbours import climb
 from dpfast import io
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.statistics import residuals
 from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.residuals import (
@@ -25,7 +24,7 @@ from dpfast.statistics.residuals import (
     residual_sums,
 )
 from dpfast.statistics.rows import RowMap, centred
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 LAYOUT = CodeLayout(12, places=(0, 4), firsts=(1, 5, 8), levels=(3, 3, 4))
 OUTCOMES, CLIP = 2, 0.7

@@ -10,9 +10,8 @@ from reference.rows import ARRAYS, TABLES
 from reference.sizes import codes_of
 
 from dpfast import io
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.statistics.rows import RowMap, centred
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 BINS = HalfOctaves(-8, 8)
 ALL = Sizes(rows=True, outcomes=True, entries=True, bins=BINS)

@@ -10,12 +10,12 @@ from scipy import stats
 
 from dpfast import Privacy, SyntheticControl
 from dpfast.datasets import synthetic_control_panel
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_mu
 from dpfast.privacy.composition import keeps_to
 from dpfast.releases.mechanism import NoisySum, release, run
 from dpfast.statistics import rounded_bound
+from dpfast.statistics.sizes import HalfOctaves
 from dpfast.synthetic_control.mechanism import DonorRows, sum_donors
 from dpfast.synthetic_control.steps import (
     Donors,

@@ -24,7 +24,6 @@ from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.plan import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Query, answered
@@ -39,7 +38,7 @@ from dpfast.solvers import (
 )
 from dpfast.statistics import Gram
 from dpfast.statistics.margins import margin_counts
-from dpfast.statistics.sizes import Sizes
+from dpfast.statistics.sizes import HalfOctaves, Sizes
 
 _RIDGE = 1e5
 #: People beside the one who differs, where descent is attacked, and columns: far from where a noisy number of people

@@ -4,7 +4,7 @@
 
 #include "rows.h"
 
-/* The half-octaves that are told apart, as half_octaves.py says. */
+/* The half-octaves that are told apart, as statistics/sizes.py says. */
 typedef struct {
     int first, last;
 } dpfast_half_octaves;

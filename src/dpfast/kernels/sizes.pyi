@@ -2,7 +2,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast.kernels.columns import Rows
-from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.statistics.sizes import HalfOctaves
 
 def codes_of(rows: Rows, bins: HalfOctaves, norms: bool, codes: NDArray[np.int16], start: int, stop: int) -> bool: ...
 def count(codes: NDArray[np.int16], n_rows: int, largest_code: int, counts: NDArray[np.int64]) -> None: ...

@@ -1,12 +1,12 @@
 from dpfast.noise.discrete import discrete_gaussian as discrete_gaussian
-from dpfast.noise.grid import default_grid as default_grid
-from dpfast.noise.grid import finest_grid as finest_grid
-from dpfast.noise.grid import grid_for_scales as grid_for_scales
 from dpfast.noise.indices import ExponentialPick as ExponentialPick
 from dpfast.noise.indices import random_blocks as random_blocks
 from dpfast.noise.indices import sample_without_replacement as sample_without_replacement
 from dpfast.noise.radial import l2_laplace as l2_laplace
+from dpfast.noise.samplers import default_grid as default_grid
+from dpfast.noise.samplers import finest_grid as finest_grid
 from dpfast.noise.samplers import gaussian as gaussian
+from dpfast.noise.samplers import grid_for_scales as grid_for_scales
 from dpfast.noise.samplers import laplace as laplace
 from dpfast.noise.source import BitSource as BitSource
 from dpfast.noise.source import SecureSource as SecureSource

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray, Words
 from dpfast.kernels import discrete_noise as kernel
+from dpfast.noise.exact import LazyUniform, exponential_tail
+from dpfast.noise.source import BLOCK_WORDS, BitSource, Stream, check_source
 
-from .exact import LazyUniform, exponential_tail
 from .samplers import Size
-from .source import BLOCK_WORDS, BitSource, Stream, check_source
 
 #: Largest scale whose draws fit 64 bits, 8 standard deviations and far more.
 MAX_SCALE = 2.0**57

@@ -17,11 +17,11 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
+from dpfast.noise.exact import Interval, LazyUniform, contexts, cosine, digits_for, pi, sine
+from dpfast.noise.samplers import Cells, Center, NoiseGrid, cells_of
+from dpfast.noise.source import BitSource, Stream, check_source
 
-from .exact import Interval, LazyUniform, contexts, cosine, digits_for, pi, sine
-from .grid import Cells, Center, NoiseGrid, cells_of
 from .samplers import Offsets, in_cells, laplace, logarithm_error
-from .source import BitSource, Stream, check_source
 
 _HALF = Fraction(1, 2)
 #: Relative roundings of a few products, quotients and square roots in a row.

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver, visit_error
 from dpfast.policy_evaluation.mechanism import Problem, visit_moments
@@ -36,6 +35,7 @@ from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.moments import JointMoments
 from dpfast.statistics import ReturnGrid, SufficientStatistics
+from dpfast.statistics.sizes import HalfOctaves
 
 # Of mu squared, or of epsilon where delta is 0.
 _SHARE = 0.1

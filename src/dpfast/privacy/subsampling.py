@@ -30,8 +30,16 @@ from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
 from dpfast.privacy.moment_scales import MomentScales, block_costs, moment_mu, moment_scales
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, bisected, first_that_holds, least_at, remembered
-from dpfast.privacy.sensitivity import xx_sensitivity, xy_sensitivity
+from dpfast.privacy.rounding import (
+    ROUND_DOWN,
+    ROUND_UP,
+    bisected,
+    first_that_holds,
+    least_at,
+    remembered,
+    xx_sensitivity,
+    xy_sensitivity,
+)
 
 _SPLITS_TRIED = 33
 _SHRINKAGES = 26

@@ -44,7 +44,6 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import Rows, SparseBlock, kept, numbers_of
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
@@ -60,7 +59,7 @@ from dpfast.statistics.gram import sum_of_parts
 from dpfast.statistics.residuals import check_most_rows
 from dpfast.statistics.rows import MapIntoRoom, RowMap
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 # Shares of the budget left by picks. Near the best over tables of 700 to 4,000 people, 60 to 200 features, correlated
 # and not: flat within a factor of 1.5.

@@ -18,12 +18,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.mechanism import NoisySum
 from dpfast.solvers.bounds import USUAL, Caution, LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
-from dpfast.statistics.sizes import Sizes
+from dpfast.statistics.sizes import HalfOctaves, Sizes
 
 #: Share of the budget, if bounds are found within it.
 SHARE = 0.1

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.privacy.rounding import ROUND_UP
@@ -35,7 +34,7 @@ from dpfast.solvers.ridge import RidgeSolution
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.residuals import ResidualStep, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
-from dpfast.statistics.sizes import Sizes
+from dpfast.statistics.sizes import HalfOctaves, Sizes
 
 if TYPE_CHECKING:
     from dpfast.releases.staged_regression import StagedRegression

@@ -21,10 +21,10 @@ from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, explains_parameters, rows_to_predict
 from dpfast.io.summaries import Estimates
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 from dpfast.statistics.rows import check_box, half_widths, limits_of
+from dpfast.statistics.sizes import HalfOctaves
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -42,14 +42,13 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.kernels.half_octaves import HalfOctaves
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import DenoisedMoments, components_beyond
 from dpfast.statistics import Gram, gram, rounded_bound
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
 from dpfast.synthetic_control.predictions import coefficients_of_moments

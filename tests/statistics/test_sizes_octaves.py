@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpfast.kernels.half_octaves import HalfOctaves
+from dpfast.statistics.sizes import HalfOctaves
 
 
 def test_sizes_are_powers_of_the_root_of_two():
