@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from dpfast._transaction import Bracket, RowRanges, Turn
 
-__all__ = ["RowRanges", "Task", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas"]
+__all__ = ["RowRanges", "Task", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas", "threads_for"]
 
 Result = TypeVar("Result")
 
@@ -33,6 +33,11 @@ def resolve_n_threads(n_threads: int | None = None) -> int:
     if setting.isdecimal() and int(setting) > 0:
         return int(setting)
     return n_cores()
+
+
+def threads_for(most: int, n_threads: int | None) -> int:
+    """Return the threads to use for work that is worth so many, at least 1; refuse a bad number in any case."""
+    return max(1, min(most, resolve_n_threads(n_threads))) if most > 1 or n_threads is not None else 1
 
 
 def n_cores() -> int:

@@ -13,7 +13,6 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from inspect import signature
@@ -38,6 +37,7 @@ from dpfast.estimator.presented import Container, check_output, presented, with_
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.release import header_of
 from dpfast.ledger.reservation import ledger_of_block
+from dpfast.noise.source import check_random_state
 from dpfast.privacy import (
     Adjacency,
     Calibration,
@@ -63,6 +63,8 @@ _MOSTLY_NOISE = 0.5
 # Attributes of an estimator that waits for `complete`, and of the copy that a fit runs on.
 _UNSOLVED = "_unsolved"
 _ORIGINAL = "_original"
+# Types of most parameters, which nobody can change in place.
+_CONSTANT = frozenset({bool, float, int, str, type(None)})
 # The methods that fit.
 _FITS = ("fit", "fit_gram", "fit_long", "fit_repeatedly")
 
@@ -92,7 +94,10 @@ def _on_a_copy(fit: Callable[..., Any]) -> Callable[..., Any]:
         frozen = object.__new__(type(self))
         own = vars(self).copy().items()
         # A last underscore marks what was fitted, by scikit-learn's convention.
-        given = {name: one if name[0] == "_" or name[-1] == "_" else _owned(one) for name, one in own}
+        given = {
+            name: one if name[0] == "_" or name[-1] == "_" or type(one) in _CONSTANT else _owned(one)
+            for name, one in own
+        }
         given[_ORIGINAL] = self
         frozen.__dict__ = given.copy()
         result = fit(frozen, *args, **kwargs)
@@ -294,7 +299,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         check.choice("calibration", self.calibration, self._CALIBRATIONS)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
-        noise.resolve_source(self.random_state)
+        check_random_state(self.random_state)
         resolve_n_threads(self.n_threads)
         self._stand_in()._check_parameters(privacy)
         return privacy
@@ -329,6 +334,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _with(self, values: Mapping[str, Any]) -> Self:
+        """Return a copy with some other attributes, which shares the ledger."""
+        other = object.__new__(type(self))
+        other.__dict__ = vars(self) | values
+        return other
 
     def _stand_in(self) -> Self:
         """Return the estimator with numbers in the place of values that a fit is to find."""
@@ -449,8 +460,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         `tell` computes the values of the releases, if the fit that made them is at hand.
         """
         unsolved: Unsolved = vars(self)[_UNSOLVED]
-        model = copy(self)
-        model.__dict__.update(unsolved.given)
+        model = self._with(unsolved.given)
         if tell is None:
             tell = partial(unsolved.mechanism.solve, self.releases_[unsolved.n_before :])
         attributes, error = model._solve(unsolved.mechanism, tell(), unsolved.public)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
@@ -295,8 +294,8 @@ class BoundedEstimator(PrivateEstimator):
     @property
     def _to_find(self) -> set[str]:
         """Names of the bounds that are to be found."""
-        values = {name: getattr(self, name, None) for name in self._STAND_INS}
-        return {name for name, value in values.items() if isinstance(value, str) and value == "private"}
+        values = vars(self)
+        return {name for name in self._STAND_INS if type(value := values.get(name)) is str and value == "private"}
 
     @property
     def _may_be_lower(self) -> Lowered | None:
@@ -359,14 +358,6 @@ class BoundedEstimator(PrivateEstimator):
             return self._fit(privacy, *data, columns=columns(), **options)
         self._check_takes_people(privacy)
         return self._fit(privacy, *data, groups, max_rows, unit="person", columns=columns(), **options)
-
-    def _with(self, bounds: dict[str, Any]) -> Self:
-        """Return a copy with other bounds, which shares the ledger."""
-        if not bounds:
-            return self
-        other = copy(self)
-        other.__dict__.update(bounds)
-        return other
 
     def _checked(self) -> Privacy:
         privacy = super()._checked()

@@ -599,7 +599,8 @@ def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
     """Record the releases that a reservation paid for, with the time of the reservation."""
     since = draft.held(number).since
     for release in releases:
-        release._recorded_at(since)
+        if release.time != since:
+            release._recorded_at(since)
     draft.spend(number, releases)
 
 
@@ -617,7 +618,7 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
     for part in {release.part for release in releases} or {None}:
         own = [release for release in releases if release.part in (None, part)]
         _check_kept(own, cost)
-        if entry.mu is not None and compose_mu(map(_mu_of, own)) > entry.mu:
+        if entry.mu is not None and compose_mu([_mu_of(one) if one.mu is None else one.mu for one in own]) > entry.mu:
             raise ValueError(f"the releases cost more than the reserved mu of {entry.mu!r}")
 
 
@@ -630,28 +631,35 @@ def _check_kept(releases: list[Release], cost: Privacy) -> None:
     neighbouring tables, and a mixture over splits of pairs that are (epsilon, delta)-indistinguishable is so too. The
     reservation therefore need cover only the most that any part costs, not the sum over parts.
     """
-    if within((release.privacy for release in releases), cost):
+    # Of many the sum is told to be more without exact fractions.
+    is_more = math.fsum([release.privacy.epsilon for release in releases]) > 2.0 * cost.epsilon
+    if not is_more and within([release.privacy for release in releases], cost):
         return
     # Gaussian releases of one joint calibration cost less together than their sum; the other costs are added to them.
-    if not any(_compose(joint, releases, cost) for joint in (_has_mu, _is_gaussian)):
+    if not (_compose(releases, cost) or _compose(releases, cost, with_pure=False)):
         raise ValueError(f"the releases cost more than the reserved {cost}")
 
 
-def _compose(joint: Callable[[Release], bool], releases: list[Release], cost: Privacy) -> bool:
+def _compose(releases: list[Release], cost: Privacy, *, with_pure: bool = True) -> bool:
     """Whether releases are within a cost: some by their mus, the others by the sums of their epsilons and deltas.
+
+    Those by their mus are all that have one, or of these the Gaussian ones.
 
     The order of the releases does not matter: trade-off functions compose by a product that commutes, adaptively too
     (Dong, Roth, Su 2022, Theorem 3.2). So those with a mu are one Gaussian release beside the others. Picks of a range,
     beside Gaussian releases, compose by `dpfast.privacy.picks_delta`, which also holds for every order.
     """
-    others = [release.privacy for release in releases if not joint(release)]
-    epsilon = cost.epsilon - math.fsum(one.epsilon for one in others)
-    delta = cost.delta - math.fsum(one.delta for one in others)
+    chosen: list[Release] = []
+    others: list[Release] = []
+    for release in releases:
+        is_joint = release.mu is not None and (with_pure or release.privacy.delta > 0.0)
+        (chosen if is_joint else others).append(release)
+    epsilon = cost.epsilon - math.fsum([one.privacy.epsilon for one in others])
+    delta = cost.delta - math.fsum([one.privacy.delta for one in others])
     if not (epsilon > 0.0 and delta > 0.0):
         return False
-    chosen = [release for release in releases if joint(release)]
     rest = Privacy(epsilon, delta, cost.adjacency)
-    ranges = [_range_of(release) for release in chosen]
+    ranges = [None if release.log_range is None else _range_of(release) for release in chosen]
     return keeps_to([release.privacy for release in chosen], [release.mu for release in chosen], rest, ranges)
 
 
@@ -664,16 +672,6 @@ def _range_of(release: Release) -> float | None:
 
 
 def _mu_of(release: Release) -> float:
-    """Return the mu of a release; infinite if it has none."""
-    if release.mu is not None:
-        return release.mu
+    """Return the mu of a release without one: that of its range if it is pure, else infinite."""
     is_pure = release.privacy.delta == 0.0 and math.isfinite(release.privacy.epsilon)
     return range_mu(2.0 * release.privacy.epsilon) if is_pure else math.inf
-
-
-def _has_mu(release: Release) -> bool:
-    return release.mu is not None
-
-
-def _is_gaussian(release: Release) -> bool:
-    return release.mu is not None and release.privacy.delta > 0.0

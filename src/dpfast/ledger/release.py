@@ -34,37 +34,43 @@ def unit_value(value: object) -> Unit:
 
 
 #: What checks the fields of a release that are read from a record, beside privacy, values and their shapes: those that
-#: every one has, those that may be None, and the numbers of mappings.
-_FIELDS: Mapping[str, Callable[[str, Any], Any]] = {
-    "name": check.text,
-    "mechanism": check.text,
-    "calibration": partial(check.choice, accepted=_CALIBRATIONS),
-    "guaranteed": check.boolean,
-    "reproducible": check.boolean,
-    "time": check.text,
-    "unit": partial(check.choice, accepted=_UNITS),
+#: every one has, of a type or among some words without a call, those that may be None, and the numbers of mappings.
+_FIELDS: Mapping[str, tuple[type, Callable[[str, Any], Any]]] = {
+    "name": (str, check.text),
+    "mechanism": (str, check.text),
+    "guaranteed": (bool, check.boolean),
+    "reproducible": (bool, check.boolean),
+    "time": (str, check.text),
 }
+_WORDS: Mapping[str, tuple[str, ...]] = {"calibration": _CALIBRATIONS, "unit": _UNITS}
 _OPTIONAL: Mapping[str, Callable[[str, Any], Any]] = {
     "mu": check.positive,
     "sample": lambda _, value: sample_sizes(*value),
     "part": check.text,
     "log_range": check.positive,
 }
-_MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {
-    "scales": check.nonnegative,
-    "grid": check.positive,
-    "shapes": lambda _, shape: tuple(shape),
-}
+_MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {"scales": check.nonnegative, "grid": check.positive}
 
 
 def _checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
     """Return the fields of a release, each checked."""
-    fields = {name: accepted(name, field(name)) for name, accepted in _FIELDS.items()}
+    fields: dict[str, Any] = {}
+    for name, (kind, accepted) in _FIELDS.items():
+        value = field(name)
+        fields[name] = value if type(value) is kind else accepted(name, value)
+    for name, words in _WORDS.items():
+        value = field(name)
+        fields[name] = value if type(value) is str and value in words else check.choice(name, value, words)
     for name, accepted in _OPTIONAL.items():
         value = field(name)
         fields[name] = None if value is None else accepted(name, value)
     for name, accepted in _MAPPINGS.items():
-        fields[name] = {key: accepted(key, value) for key, value in field(name).items()}
+        own = fields[name] = {}
+        for key, value in field(name).items():
+            own[key] = accepted(key, value)
+    shapes = fields["shapes"] = {}
+    for key, value in field("shapes").items():
+        shapes[key] = tuple(value)
     return fields
 
 
@@ -190,7 +196,8 @@ class Release:
 
     def _check_readable(self) -> None:
         """Refuse a release whose record could not be read again: no ledger could open a file with it."""
-        Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
+        if not (self.privacy.epsilon > 0.0 and self.privacy.delta < 1.0):  # a sum of guarantees
+            Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
         _checked_fields(partial(getattr, self))
 
     def _recorded_at(self, time: str) -> None:

@@ -32,7 +32,7 @@ from dpfast.noise.exact import (
     gaussian_magnitude,
     gaussian_tail,
 )
-from dpfast.noise.source import BLOCK_WORDS, BitSource, check_source
+from dpfast.noise.source import BLOCK_WORDS, BitSource, SecureSource, check_source
 
 #: The center that noise is added to: the exact numbers that it holds.
 Center: TypeAlias = float | FloatArray | FixedPoint | None
@@ -60,7 +60,7 @@ class NoiseGrid:
             scale = check.positive("scale", scale)
         self.scale: Final = scale
         if step is None:
-            step = math.ldexp(1.0, math.frexp(scale)[1] - 1 - _DEFAULT_STEPS_EXPONENT)
+            step = default_grid(scale)
         elif type(step) is not float:
             step = check.real("grid", step)
         mantissa, exponent = math.frexp(step)
@@ -91,7 +91,9 @@ def default_grid(scale: float) -> float:
     >>> default_grid(3.0) == 2.0**-19  # the power of two in (scale/2**21, scale/2**20]
     True
     """
-    return NoiseGrid(scale).step
+    if type(scale) is not float or not 0.0 < scale < math.inf:
+        scale = check.positive("scale", scale)
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - _DEFAULT_STEPS_EXPONENT)
 
 
 def grid_for_scales(least_scale: float, greatest_scale: float) -> float:
@@ -463,7 +465,7 @@ def release(
     public = NoiseGrid(scale, grid)
     shape = check.shape("size", size)
     cells = cells_of(center, shape, public)
-    stream = check_source(source).open()
+    stream = (source if type(source) is SecureSource else check_source(source)).open()
     released = np.empty(shape)
     flat = released.reshape(-1)
     for start in range(0, flat.size, BLOCK_WORDS):

@@ -341,19 +341,28 @@ def _rounds_to_nearest() -> bool:
     # Rounding up or down moves one of these, rounding towards zero moves the last. The compiler cannot fold these sums,
     # since a variable is in them.
     less_than_half = 2.0**-53 * 0.875
-    return all(one + one * less_than_half == one and one - one * less_than_half / 4.0 == one for one in (1.0, -1.0))
+    for one in (1.0, -1.0):
+        if one + one * less_than_half != one or one - one * less_than_half / 4.0 != one:
+            return False
+    return True
 
 
-def resolve_source(random_state: Any, reservation: Reserved | None = None) -> BitSource:
-    """Return a new SecureSource for a ``random_state`` of None, a SeededSource for a nonnegative integer.
+def check_random_state(random_state: Any) -> None:
+    """Refuse anything but None and nonnegative integers: NumPy's generators are not cryptographic.
 
-    NumPy's generators are not cryptographic, so none is accepted. RuntimeError if the processor does not round to
-    nearest: noise would still be exact, but draws thousands of times slower.
+    RuntimeError if the processor does not round to nearest: noise would still be exact, but draws thousands of times
+    slower.
     """
     if not _rounds_to_nearest():
         raise RuntimeError("the processor does not round to nearest: some code of this process has set another mode")
     if random_state is None:
-        return SecureSource(reservation)
+        return
     if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
         raise TypeError(f"random_state must be None or a nonnegative integer, not {type(random_state).__name__}")
-    return SeededSource(check.integer_of_at_least("random_state", random_state, 0), reservation)
+    check.integer_of_at_least("random_state", random_state, 0)
+
+
+def resolve_source(random_state: Any, reservation: Reserved | None = None) -> BitSource:
+    """Return a new SecureSource for a ``random_state`` of None, a SeededSource for a nonnegative integer."""
+    check_random_state(random_state)
+    return SecureSource(reservation) if random_state is None else SeededSource(int(random_state), reservation)

@@ -44,7 +44,7 @@ from dpfast.privacy.rounding import ROUND_UP
 from dpfast.privacy.smooth_gaussian import UsualVariance
 from dpfast.releases.data_dependent import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
-from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, ridge_from_moments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, eigh, ridge_from_moments
 from dpfast.solvers.state_values import ridge_values, shrunken_values
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
 from dpfast.statistics.visits import visit_bounds
@@ -475,7 +475,7 @@ def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: fl
     The noise E of A moves b - A theta by E theta. Its covariance is ``o (||theta||**2 I + theta theta')`` plus ``(c - 2
     o) diag(theta**2)``, with o the variance off the diagonal and c the variance on it.
     """
-    values, vectors = linalg.eigh(xx)
+    values, vectors = eigh(xx)
     rows = features @ (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
     on, off = noisy.diagonal**2, noisy.off_diagonal**2
     variance = np.sum(rows**2, axis=1) * (noisy.cross**2 + off * float(coef @ coef)) + off * (rows @ coef) ** 2

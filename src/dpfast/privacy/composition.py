@@ -114,7 +114,7 @@ def keeps_to(
     One of three rules must show it. If all are Gaussian: their mu. For picks of these ranges beside Gaussian releases:
     `picks_delta`. For any releases: the sums of their epsilons and deltas.
     """
-    if privacy.delta > 0.0 and all(mu is not None for mu in mus):
+    if privacy.delta > 0.0 and None not in mus:
         known = [mu for mu in mus if mu is not None]
         if compose_mu(known) <= gaussian_mu(privacy.epsilon, privacy.delta):
             return True
@@ -123,6 +123,6 @@ def keeps_to(
             return False
         others = compose_mu([mu for mu, length in zip(known, ranges or (), strict=True) if length is None])
         return picks_delta(privacy.epsilon, max(lengths), len(lengths), others) <= privacy.delta
-    return math.fsum(cost.epsilon for cost in costs) <= privacy.epsilon and (
-        math.fsum(cost.delta for cost in costs) <= privacy.delta
+    return math.fsum([cost.epsilon for cost in costs]) <= privacy.epsilon and (
+        math.fsum([cost.delta for cost in costs]) <= privacy.delta
     )

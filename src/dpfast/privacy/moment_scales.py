@@ -91,14 +91,15 @@ class MomentScales:
 
     def __post_init__(self) -> None:
         for block in BLOCKS:
-            scale = check.real(f"scales.{block}", getattr(self, block))
+            scale = getattr(self, block)
+            scale = scale if type(scale) is float else check.real(f"scales.{block}", scale)
             if not scale >= 0.0:
                 raise ValueError(f"scales.{block} must be at least 0, or inf if not released, got {scale!r}")
 
     @property
     def released(self) -> tuple[str, ...]:
         """Names of the blocks with finite noise."""
-        return tuple(block for block in BLOCKS if getattr(self, block) < math.inf)
+        return tuple([block for block in BLOCKS if getattr(self, block) < math.inf])
 
     def times(self, factor: float) -> MomentScales:
         """Return all of the noise multiplied by a factor."""
@@ -203,11 +204,11 @@ def moment_scales(
     costs = block_costs(weights, bound_y is not None, BLOCKS)
     if "n" in costs and kind["adjacency"] == "replace_one":
         raise ValueError("weights must not name 'n' under replace_one: the number of rows is public there")
-    released = tuple(block for block in BLOCKS if block in costs)
+    released = tuple([block for block in BLOCKS if block in costs])
     units = _units(released, bound_x, bound_y)
     if mu == math.inf:
         return MomentScales(**dict.fromkeys(released, 0.0))
-    return _least_scales(mu, tuple((block, units[block], costs[block]) for block in released), worst_changes)
+    return _least_scales(mu, tuple([(block, units[block], costs[block]) for block in released]), worst_changes)
 
 
 @remembered
@@ -298,7 +299,7 @@ def _units(released: Iterable[str], bound_x: float, bound_y: float | None) -> di
     bound_y = bound_y or 0.0
     every = {"xx": bound_x * bound_x, "x": bound_x, "xy": bound_x * bound_y, "y": bound_y, "n": 1.0}
     units = {block: every[block] for block in released}
-    if not all(1e-140 < unit < 1e140 for unit in units.values()):
+    if units and not 1e-140 < min(units.values()) <= max(units.values()) < 1e140:
         raise ValueError("bound_x and bound_y must lie between 1e-70 and 1e70")
     return units
 

@@ -21,6 +21,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
+from dpfast.ledger.release import now
 from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import (
     Adjacency,
@@ -191,7 +192,7 @@ def run(
     A reservation that pays for the source is marked as drawn before the first bit. It holds each release before the
     mechanism sees it: from there on it is paid for, whatever happens next. Seeded noise is bound to the release's name.
     """
-    source = mechanism.seeded_for(source)
+    source, time = mechanism.seeded_for(source), now()
     releases: list[Release] = []
 
     def answer(query: Query) -> Release:
@@ -213,6 +214,7 @@ def run(
                 calibration=asked.calibration,
                 guaranteed=asked.guaranteed,
                 reproducible=own.reproducible,
+                time=time,
                 sample=drawn.sample,
                 unit=drawn.unit,
                 part=drawn.part,

@@ -138,7 +138,9 @@ class JointMoments(SingleRelease):
         if privacy.epsilon == math.inf:
             raise ValueError("epsilon must be finite: without noise there is no moment release to calibrate")
         bounds = _bounds(privacy, radii, shape, nonnegative, people, diagonal)
-        bound = min(bounds, key=lambda bound: _weighted(bound.scales(1.0, weights), weights))
+        bound, *others = bounds
+        if others:
+            bound = min(bounds, key=lambda bound: _weighted(bound.scales(1.0, weights), weights))
         facts: dict[str, Any] = {"diagonal": diagonal}
         if people is not None:
             facts |= {"people": people.unit, "unit": people.counted_as}
@@ -437,7 +439,7 @@ def _check_spread(exponents: Mapping[str, int], radii: tuple[float, float]) -> N
 
 
 def _weighted(scales: MomentScales, weights: Mapping[str, float]) -> float:
-    return math.fsum(weight * getattr(scales, name) ** 2 for name, weight in weights.items())
+    return math.fsum([weight * getattr(scales, name) ** 2 for name, weight in weights.items()])
 
 
 def _shapes(shape: tuple[int, int], diagonal: bool) -> dict[str, tuple[int, ...]]:

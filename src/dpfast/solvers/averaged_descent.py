@@ -28,7 +28,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise
+from dpfast.solvers.ridge import MomentNoise, eigh
 
 #: People times mu below which scores show no more than a level, and least squares without one hardly more.
 FEW = 60.0
@@ -216,7 +216,7 @@ class Coordinates:
     ) -> Coordinates:
         """Whiten by a power of X'X about the center and the spectrum of its noise; rows get the mean square d."""
         features = len(xx)
-        values, vectors = linalg.eigh(xx)
+        values, vectors = eigh(xx)
         kept = np.maximum(values, 0.0)
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
@@ -260,14 +260,14 @@ class Coordinates:
 
     def resolved(self) -> FloatArray:
         """Return X'X as the data can have it, positive definite."""
-        values, vectors = linalg.eigh(self.xx)
+        values, vectors = eigh(self.xx)
         least = _EIGENVALUE_FLOOR * self.noise * math.sqrt(len(self.whitening))
         found: FloatArray = (vectors * np.maximum(values, max(least, _TINY))) @ vectors.T
         return found
 
     def ridged_inverse(self) -> FloatArray:
         """Return the inverse of X'X and the ridge of the final estimate."""
-        values, vectors = linalg.eigh(self.xx)
+        values, vectors = eigh(self.xx)
         ridge = _LAST_RIDGE * _STEP_RIDGE * self.noise * math.sqrt(len(self.whitening))
         found: FloatArray = (vectors / np.maximum(np.maximum(values, 0.0) + ridge, _TINY)) @ vectors.T
         return found
@@ -334,7 +334,7 @@ def steps(
         n_steps = min(_PLAIN_STEPS, most) if asked is None else asked
         return Steps(n_steps, length * np.eye(size), _MOMENTUM, damping)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(len(coordinates.whitening))
-    values, vectors = linalg.eigh(coordinates.xx)
+    values, vectors = eigh(coordinates.xx)
     damped = np.maximum(values, 0.0) + ridge
     slowest = float(np.min(np.clip(np.maximum(values, _EIGENVALUE_FLOOR * ridge) / damped, 0.02, 1.0)))
     n_steps = min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if asked is None else asked
@@ -414,7 +414,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     if coordinates.noise == 0.0:
         covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
         return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)))
-    values, vectors = linalg.eigh(coordinates.xx)
+    values, vectors = eigh(coordinates.xx)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
     size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
@@ -472,7 +472,7 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
     accuracy if people are few.
     """
     outcomes = coef.shape[1]
-    variances, vectors = linalg.eigh(covariance)
+    variances, vectors = eigh(covariance)
     variances = np.maximum(variances, _TINY)
     turned = vectors.T @ coef
     squares = np.sum(turned**2, axis=1)

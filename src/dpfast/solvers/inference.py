@@ -41,7 +41,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, NoisyMoments, ReducedMoments, reduced_moments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, ReducedMoments, eigh, reduced_moments
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
 # coefficients seem to be.
@@ -167,7 +167,7 @@ class _Directions:
 
     @classmethod
     def of(cls, xx: FloatArray, inverse: FloatArray, covariance: FloatArray, least_signal: float) -> _Directions:
-        values, vectors = linalg.eigh(covariance)
+        values, vectors = eigh(covariance)
         least = max(len(values) * np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny)
         white = vectors.T / np.sqrt(np.maximum(values, least))[:, None]
         left, gains, right = linalg.svd(white @ xx)

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from dpfast._arrays import FloatArray
+from dpfast.solvers.ridge import eigh
 
 # An eigenvalue is above the noise beyond this many deviations times the root of their number (Wigner 1955: 2).
 _STANDS_OUT = 2.25
@@ -60,18 +60,18 @@ class Errors(NamedTuple):
 
 def newton_step(theta: FloatArray, sums: Sums) -> FloatArray:
     """Return the end of a Newton step; directions below the noise are given the noise's curvature."""
-    values, vectors = linalg.eigh(sums.curvature)
+    values, vectors = eigh(sums.curvature)
     return np.asarray(theta + (vectors / np.maximum(values, _least(sums))) @ (vectors.T @ sums.score))
 
 
 def errors(theta: FloatArray, sums: Sums) -> Errors:
     """Return the result of the last step."""
-    values, vectors = linalg.eigh(sums.curvature)
+    values, vectors = eigh(sums.curvature)
     seen = values > _least(sums)
     found = newton_step(theta, sums)
     moved = found - theta
     inverse = (vectors / np.maximum(values, _least(sums))) @ vectors.T
-    spread, turned = linalg.eigh(sums.squares)
+    spread, turned = eigh(sums.squares)
     meat = (turned * np.maximum(spread, 0.0)) @ turned.T + sums.noise_of_score**2 * np.eye(len(theta))
     meat += sums.noise_of_curvature**2 * (float(moved @ moved) * np.eye(len(theta)) + np.outer(moved, moved))
     hidden = vectors[:, ~seen] @ vectors[:, ~seen].T

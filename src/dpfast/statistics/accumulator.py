@@ -16,7 +16,7 @@ from dpfast import _transaction as transaction
 from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._redacted import quiet
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
+from dpfast._threads import RowRanges, run_in_threads, single_threaded_blas, threads_for
 from dpfast.io.arrays import dtype_name, unfit
 from dpfast.io.people import People, people
 from dpfast.kernels import coded_gram, mapped_gram, person_gram, sparse_gram
@@ -89,7 +89,7 @@ class GramAccumulator(Layout):
     ) -> None:
         super().__init__(n_features, n_outcomes, bound_x, bound_y, sums)
         self._names = "X", "Y"
-        resolve_n_threads(n_threads)
+        threads_for(0, n_threads)
         self.n_threads = n_threads
         self._maps: Maps = None, None
         self._totals = self._new_totals()
@@ -287,7 +287,7 @@ class GramAccumulator(Layout):
 
         Rows are of so many products each, about.
         """
-        n_threads = min(resolve_n_threads(self.n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
+        n_threads = threads_for(n_rows * products // _PRODUCTS_PER_THREAD, self.n_threads)
         parts = self._additions.parts
         while len(parts) < n_threads:
             parts.append(self._new_part())
@@ -330,8 +330,8 @@ class GramAccumulator(Layout):
         return self.n_features * (self.n_features + 2 * self.n_outcomes) // 2 + 1
 
     def _new_totals(self) -> kernel.GramTotals:
-        squared_bound = max(squared for *_, squared in self._tables())
-        return kernel.GramTotals(self.n_features, self.n_outcomes, squared_bound)
+        of_x, of_y = self._tables()
+        return kernel.GramTotals(self.n_features, self.n_outcomes, max(of_x[-1], of_y[-1]))
 
     def _block_rows(self) -> int:
         # Packs of narrow rows stay in the first-level cache; those of wide rows amortise the totals they are added to.
@@ -407,7 +407,7 @@ def gram(
     >>> gram(X, bound_x=1.0) == gram(X[:4], bound_x=1.0) + gram(X[:3:-1].copy(), bound_x=1.0)
     True
     """
-    resolve_n_threads(n_threads)
+    threads_for(0, n_threads)
     checked_x, checked_y = checked_bounds(bound_x, bound_y, has_outcomes=bound_y is not None)
     unit = _checked_unit(groups, max_rows, bound_xx, bound_xy, checked_x, checked_y)
     if groups is not None and rows is not None:

@@ -37,7 +37,7 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
+from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.people import People
 from dpfast.kernels import coded_step, residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
@@ -232,12 +232,12 @@ class Clip:
         _check_bound("clip", self.bound)
         check_most_rows(self.max_rows)
 
-    @property
+    @cached_property
     def exponents(self) -> tuple[int, int]:
         """Exponents of the grids of p and r."""
         return _EXPONENT_P, _grid_exponent(self.bound)
 
-    @property
+    @cached_property
     def exponent(self) -> int:
         """Exponent of the unit of products."""
         return -sum(self.exponents)
@@ -552,7 +552,7 @@ def _add_ranges(
     longest = max(_SHORTEST_RANGE, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
     if tables is not None and tables.pairs is not None:
         products, longest = _PRODUCTS_OF_CODES * outcomes, _LONGEST_CODED_RANGE
-    n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * products // _PRODUCTS_PER_THREAD))
+    n_workers = threads_for(n_rows * products // _PRODUCTS_PER_THREAD, n_threads)
     while len(parts) < n_workers:
         parts.append(new_part())
     if n_workers > 1:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
+from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
@@ -305,7 +305,7 @@ def first_visit_returns(
     gamma, horizon = checked_discount(gamma, horizon)
     lag = checked_lag(lag, horizon)
     grid = None if return_range is None else ReturnGrid.for_range(*check.limits("return_range", return_range))
-    resolve_n_threads(n_threads)
+    threads_for(0, n_threads)
     if isinstance(trajectories, Partitions):
         if grid is None:
             raise TypeError("trajectories in parts are summed exactly, which needs a return_range")
@@ -397,7 +397,7 @@ def first_visits_kernel(
 def _exact_sums(
     block: Trajectories, gamma: float, horizon: int | None, lag: int, grid: ReturnGrid, n_threads: int | None
 ) -> tuple[IntArray, IntArray]:
-    threads = min(resolve_n_threads(n_threads), max(1, block.n_steps // _STEPS_PER_THREAD))
+    threads = threads_for(block.n_steps // _STEPS_PER_THREAD, n_threads)
     parts = [first_visits_kernel(block, gamma, horizon, lag, grid) for _ in range(threads)]
     ranges = RowRanges(block.n_steps, min(_STEPS_PER_RANGE, block.n_steps // (4 * threads) + 1))
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
+from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.kernels import row_maps
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, SparseBlock, readable
 
@@ -127,7 +127,7 @@ class RowMap:
             return bool(np.isfinite(out[:n_rows]).all())
         kernel = self.kernel(n_columns)
         source = readable(rows)
-        n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * n_columns // _ENTRIES_PER_THREAD))
+        n_workers = threads_for(n_rows * n_columns // _ENTRIES_PER_THREAD, n_threads)
         if n_workers == 1:
             return kernel.map_rows(source, out, 0, n_rows)
         ranges = RowRanges(n_rows, _ROWS_PER_RANGE)

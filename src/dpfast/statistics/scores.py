@@ -20,7 +20,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
+from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.kernels.columns import Rows, SparseBlock
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics.rows import NORM_SLACK, RowMap, shortened
@@ -77,7 +77,7 @@ def _block_scores(
     n_rows, n_features = x.shape
     shape = n_features, rounded.shape[1]
     ranges = RowRanges(n_rows, _BLOCK_ROWS)
-    n_workers = min(resolve_n_threads(n_threads), max(1, n_rows * n_features // _ENTRIES_PER_THREAD))
+    n_workers = threads_for(n_rows * n_features // _ENTRIES_PER_THREAD, n_threads)
 
     def add_ranges() -> FixedPoint:
         mapped, sums = row_map.reusing_room(), np.zeros(shape, np.int64)

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import IntArray
-from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
+from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.kernels import sizes as kernel
 from dpfast.kernels.coded_step import CodedNorms
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
@@ -127,7 +127,7 @@ def size_counts(
     n_threads: int | None = None,
 ) -> FixedPoint:
     """Count people by size, exactly: (n_histograms, n_bins), negative numbers first. Maps are as for `gram`."""
-    resolve_n_threads(n_threads)
+    threads_for(0, n_threads)
     if table.partitions is not None:
         options: dict[str, Any] = {"map_x": map_x, "map_y": map_y, "max_rows": max_rows, "n_threads": n_threads or 1}
         of_part = partial(_counts_of_part, sizes=sizes, **options)
@@ -140,7 +140,7 @@ def size_counts(
             if isinstance(x, CodedBlock) and x.layout != layout:
                 layout, pairs = x.layout, _pairs_of(sizes, x.layout, map_x)
             own = pairs if isinstance(x, CodedBlock) else None
-            _add_rows(sizes, x, y, (map_x, map_y), counts, resolve_n_threads(n_threads), own)
+            _add_rows(sizes, x, y, (map_x, map_y), counts, n_threads, own)
         return _exact(counts)
     if max_rows is None:
         raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
@@ -173,7 +173,7 @@ def _add_rows(
     y: Rows | None,
     maps: tuple[io.BlockMap | None, io.BlockMap | None],
     counts: IntArray,
-    n_threads: int,
+    n_threads: int | None,
     pairs: PairTables | None,
 ) -> None:
     """Add a block of rows, each a person, to the counts."""
@@ -200,8 +200,7 @@ def _add_rows(
                 kernel.count(codes, len(codes), sizes.bins.largest_code, histograms)
         return found
 
-    tasks = [count] * max(1, min(n_threads, len(x) // length))
-    for found in run_in_threads(tasks, ranges.stop):
+    for found in run_in_threads([count] * threads_for(len(x) // length, n_threads), ranges.stop):
         counts += found
 
 

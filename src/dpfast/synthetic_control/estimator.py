@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -676,13 +675,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         return isinstance(self.bound, str) and self.bound == "private"
 
     def _stand_in(self) -> Self:
-        return self._within(1.0) if self._finds_range else self
-
-    def _within(self, bound: float | tuple[float, float], *, is_found: bool = False) -> Self:
-        """Return a copy with another range and the same ledger."""
-        other = copy(self)
-        other.__dict__.update(bound=bound, _range_is_found=is_found)
-        return other
+        return self._with({"bound": 1.0}) if self._finds_range else self
 
     def _checked(self) -> Privacy:
         if self._finds_range and self.calibration != "sound":
@@ -701,7 +694,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         outcomes = outcomes_of(donors, public.n_predictors)
         release = mechanism.noise.release(range_counts(outcomes), source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
-        found = self._within(high if self.nonnegative else (low, high), is_found=True)
+        found = self._with({"bound": high if self.nonnegative else (low, high), "_range_is_found": True})
         # Issued after payment: a user who turns warnings into errors would learn it at no cost otherwise.
         caution = found._beyond_range(public) if is_certain else _GUESS
         return Prepared(found, rest, (release,), {"bound_": found.bound}, caution)
@@ -716,7 +709,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         """The map of rows from the units of predictors to those of outcomes."""
         known = self._predictors
         # Without noise no range is found, and without predictors none is needed.
-        holder = self._within(1.0) if self._finds_range and math.isinf(self.epsilon) else self
+        holder = self._with({"bound": 1.0}) if self._finds_range and math.isinf(self.epsilon) else self
         middle, half_width = holder._range() if known else (0.0, 1.0)
         return known.mapping(middle, half_width, 0.0 if self.nonnegative else -1.0)
 
