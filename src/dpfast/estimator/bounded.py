@@ -154,6 +154,19 @@ def outcomes_of(X: Any, Y: Any) -> dict[str, Any]:
     return {} if names is None else {"outcome_names_in_": np.array(names, dtype=object)}
 
 
+def dimensions_of(table: Any) -> int:
+    """Return 1 for a single column of outcomes, 2 for any other table."""
+    if hasattr(table, "ndim"):
+        return int(table.ndim)
+    if not (isinstance(table, list | tuple) or hasattr(table, "__array__")):
+        return 2
+    try:
+        return np.ndim(np.asarray(table))
+    except ValueError:
+        # Blocks, or rows of different lengths: NumPy would say how many. Whoever reads the table refuses these.
+        return 2
+
+
 def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """Return limits (low, high) by the names of columns, once they have been checked."""
     check.by_name(argument, given)

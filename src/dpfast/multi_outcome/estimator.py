@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_X_y
 
@@ -24,12 +23,13 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, warn
+from dpfast.estimator.base import Fitted, Prepared, Solved, Summed, warn
 from dpfast.estimator.bounded import (
     BoundedEstimator,
     Measured,
     check_people,
     columns_of,
+    dimensions_of,
     explains_parameters,
     open_with_outcomes,
     outcomes_of,
@@ -46,15 +46,16 @@ from dpfast.multi_outcome.mechanism import (
     Options,
     OutcomeUnits,
     Route,
+    attributes_of,
     clip_to_box,
+    expected_loss,
     in_stages,
-    lost_share,
     planned,
     planned_in_stages,
     row_frames,
 )
 from dpfast.multi_outcome.reports import CoefficientReports
-from dpfast.multi_outcome.weighed import Column, Unweighed
+from dpfast.multi_outcome.weighed import Column, Unweighed, least_squares
 from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import check_radius, exact_moments
@@ -62,9 +63,8 @@ from dpfast.releases.people import People
 from dpfast.releases.staged_fit import Regression
 from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.projection import LabelFactor
-from dpfast.solvers.ridge import RidgeSolution, Units, ridge_from_moments
+from dpfast.solvers.ridge import Units, ridge_from_moments
 from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
 from dpfast.statistics.rows import check_box, limits_of, shortened
 
@@ -267,10 +267,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self._check_people(groups, max_rows, privacy)
         self._check_weights(sample_weight)
         known = self._knowing(lacks_sums=False, weighs=sample_weight is not None)
-        columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": _dimensions(Y) == 1} | known
-        opened = None
-        if sample_weight is not None:
-            opened = partial(self._in_order(columns, X, Y)._weighed, privacy, sample_weight)
+        columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": dimensions_of(Y) == 1} | known
+        ordered = self._in_order(columns, X, Y)
+        opened = None if sample_weight is None else partial(ordered._weighed, privacy, sample_weight)
         unit: Unit = "row" if groups is None else "person"
         return self._fit(privacy, X, Y, groups, max_rows, unit=unit, columns=columns, opened=opened)
 
@@ -320,8 +319,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self._check_people(groups, max_rows, privacy)
         _check_bounds(gram, self.bound_x, self._outcomes(gram.n_outcomes).bound)
         known = self._knowing(lacks_sums=gram.exact_x_sum is None, weighs=False)
-        columns = {"_single_outcome": False} | known
-        return self._fit(privacy, _Given(gram), unit="row" if gram.unit is None else "person", columns=columns)
+        known["_single_outcome"] = False
+        return self._fit(privacy, _Given(gram), unit="row" if gram.unit is None else "person", columns=known)
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -396,15 +395,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         estimator, privacy = cls._planned_for(sizes, public, parameters, max_rows)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
-        if max_rows is not None or estimator.block_bounds is not None:
-            estimator._check_people(() if max_rows is not None else None, max_rows, privacy)
+        estimator._check_people(None if max_rows is None else (), max_rows, privacy)
         route = estimator._route(n_features, n_outcomes, privacy, max_rows, n)
-        of_all = route
-        if estimator.n_subsample is not None:
-            of_all = estimator._route(n_features, n_outcomes, privacy)
+        of_all = route if estimator.n_subsample is None else estimator._route(n_features, n_outcomes, privacy)
         shape, bound_y = (n_features, n_outcomes), estimator._outcomes(n_outcomes).bound
-        steps = estimator._steps(privacy)
-        if steps != 0:
+        if (steps := estimator._steps(privacy)) != 0:
             mechanism = estimator._in_stages(shape, privacy, steps, max_rows, descent.MOST_STEPS)
             return planned_in_stages(mechanism, n, target, spreads[1], score)
         return planned(route, of_all, n, shape, bound_y, target, spreads, score)
@@ -455,7 +450,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         super()._check_findable()
         for name in ("n_subsample", "block_bounds"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} must not be given with {self._named}: it hangs on what the bounds are")
+                raise ValueError(f"{name} must not be given with {self._named}: it depends on the bounds")
         if self.mechanism != "gaussian":
             raise ValueError(f"mechanism must be 'gaussian' with {self._named}, got {self.mechanism!r}")
 
@@ -481,11 +476,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             )
 
     def _check_block_bounds(self, bounds: object) -> None:
-        if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-            raise TypeError(f"block_bounds must be a pair (bound_xx, bound_xy), got {type(bounds).__name__}")
-        for name, bound in zip(("bound_xx", "bound_xy"), bounds, strict=True):
-            if bound is not None:
-                check.positive(f"block_bounds' {name}", bound)
+        pair = check.pair("block_bounds", bounds, "(bound_xx, bound_xy)")
+        for name, bound in zip(("bound_xx", "bound_xy"), pair, strict=True):
+            check.optional(check.positive, f"block_bounds' {name}", bound)
         if self.fit_intercept:
             raise ValueError(
                 "block_bounds have none for the sums that an intercept needs: pass fit_intercept=False, and add a "
@@ -606,18 +599,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             printed=self.calibration == "paper",
         )
 
-    def _expected(
-        self, route: Route | None, in_stages: StagedRegression | None, n_rows: int | None, bound: float = 0.0
-    ) -> Expected | None:
-        """Return the error to expect: none where the number of rows is private."""
-        if n_rows is None:
-            return None
-        return Expected(lost_share(route, in_stages, n_rows, bound), n_rows)
-
     def _moments(self, route: Route, bound: float, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
         mechanism = Moments(route, bound, public, self._penalty, self._has_intercept)
-        return Summed(mechanism, statistic, public, self._expected(route, None, public.n_rows, bound))
+        return Summed(mechanism, statistic, public, expected_loss(route, None, public.n_rows, bound))
 
     def _sum(
         self,
@@ -679,8 +664,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     def _knowing(self, **known: bool) -> dict[str, Any]:
         """Keep the fit's knowledge of its intercept; warn if none is fitted though one is requested."""
-        told = {f"_{name}": value for name, value in known.items()}
-        self.__dict__.update(told)
+        self.__dict__.update(told := {f"_{name}": value for name, value in known.items()})
         if self.fit_intercept and not self._has_intercept:
             why = "the gram has no column sums" if self._lacks_sums else "the paper's algorithm has none"
             warn(
@@ -718,7 +702,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         mechanism = self._in_stages((table.n_features, table.n_outcomes), privacy, steps, people.max_rows, most)
         first = mechanism.sum_rows(people)
         public = self._public(table, self._public_rows(first))
-        expected = self._expected(None, mechanism, public.n_rows)
+        expected = expected_loss(None, mechanism, public.n_rows)
         return Summed(replace(mechanism, public=public), replace(people, first=first), public, expected)
 
     def _given(self, privacy: Privacy, exact: Gram) -> Summed:
@@ -734,8 +718,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if table.arrays is None:
             raise TypeError("X and Y must be arrays, .npy files or frames with n_subsample")
         n_rows = len(table.arrays[0])
-        if n_rows == 0:
-            raise ValueError("X has no rows: at least one is needed")
+        public = self._public(table, n_rows)
         route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
         assert route.calibration.sample is not None
         size = route.calibration.sample[0]
@@ -746,7 +729,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             rows = noise.sample_without_replacement(n_rows, size, bits)
             return sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
 
-        return self._moments(route, bounds["bound_y"], exact, Public(n_rows))
+        return self._moments(route, bounds["bound_y"], exact, public)
 
     def _public_rows(self, exact: Gram) -> int | None:
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
@@ -780,7 +763,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             solution = solution.times(units)
             evidence = tuple(replace(one, outcome_unit=one.outcome_unit * units) for one in evidence)
             variance = None if variance is None else variance * units**2
-        attributes = _attributes(solution, evidence, found.n_steps, residual_variance=variance)
+        attributes = attributes_of(solution, evidence, found.n_steps, residual_variance=variance)
         error = found.lost
         if error is None:
             # What the best shrinkage loses of a signal that noise was added to.
@@ -804,9 +787,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             if weighs and self._has_intercept:
                 rows, roots = rows[:, :-1], rows[:, -1]
             outcomes = outcomes.reshape(len(outcomes), -1)
-            solution, textbook = _least_squares(rows, outcomes, ridge, roots, robust=weighs)
+            solution, textbook = least_squares(rows, outcomes, ridge, roots, robust=weighs)
         release = self._exact_release({"coef": solution.coef, "intercept": solution.intercept})
-        return Solved((release,), _attributes(solution, (), textbook=textbook))
+        return Solved((release,), attributes_of(solution, (), textbook=textbook))
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         outcomes, features = self.coef_.shape
@@ -821,69 +804,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             check.boolean(name, getattr(self, name))
 
 
-def _least_squares(
-    rows: FloatArray, outcomes: FloatArray, ridge: float, roots: FloatArray | None, *, robust: bool
-) -> tuple[RidgeSolution, Textbook]:
-    """Return the textbook estimator and its errors: rows as they are, no noise.
-
-    `roots`, of shape (n,), holds what the constant of an intercept is in each row, the root of its weight.
-    """
-    mean_x, mean_y = np.zeros(rows.shape[1]), np.zeros(outcomes.shape[1])
-    if roots is not None:
-        mean_x, mean_y = (roots @ table / (roots @ roots) for table in (rows, outcomes))
-        rows, outcomes = rows - np.outer(roots, mean_x), outcomes - np.outer(roots, mean_y)
-    if roots is None:
-        textbook = Textbook.of(rows, outcomes, robust=robust)
-    else:
-        # A constant as long as the rows are on average, so that neither is taken for rounding of the other.
-        unit = float(np.linalg.norm(rows)) / math.sqrt(rows.shape[1] * float(roots @ roots)) or 1.0
-        functions = np.eye(rows.shape[1] + 1)
-        functions[-1] = np.append(-mean_x, unit)
-        design, observed = np.column_stack([rows, unit * roots]), outcomes + np.outer(roots, mean_y)
-        textbook = Textbook.of(design, observed, functions=functions, robust=robust)
-    if ridge > 0.0:
-        theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
-    else:
-        theta = linalg.lstsq(rows, outcomes)[0]
-    return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge), textbook
-
-
 def _check_bounds(exact: Gram, bound_x: float | str | None, bound_y: float) -> None:
     """Refuse sums of rows that were clipped to other bounds."""
     for name, declared, used in (("bound_x", bound_x, exact.bound_x), ("bound_y", bound_y, exact.bound_y)):
         if declared is None or float(declared) != used:
             raise ValueError(f"gram was accumulated with {name}={used!r}, the estimator has {name}={declared!r}")
-
-
-def _attributes(
-    solution: RidgeSolution,
-    evidence: tuple[Evidence, ...],
-    n_steps: int = 0,
-    *,
-    residual_variance: FloatArray | None = None,
-    textbook: Textbook | None = None,
-) -> dict[str, Any]:
-    return {
-        "_evidence": tuple(dict(vars(told)) for told in evidence),
-        "_textbook": None if textbook is None else tuple(textbook),
-        "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),
-        "n_steps_": n_steps,
-        "coef_": solution.coef,
-        "intercept_": solution.intercept,
-        "coef_std_": solution.coef_std,
-        "ridge_": solution.ridge,
-        "n_features_in_": solution.coef.shape[1],
-    }
-
-
-def _dimensions(table: Any) -> int:
-    """Return 1 for a single column of outcomes, 2 for any other table."""
-    if hasattr(table, "ndim"):
-        return int(table.ndim)
-    if not (isinstance(table, list | tuple) or hasattr(table, "__array__")):
-        return 2
-    try:
-        return np.ndim(np.asarray(table))
-    except ValueError:
-        # Blocks, or rows of different lengths: NumPy would say how many. Whoever reads the table refuses these.
-        return 2

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpfast._arrays import FloatArray
+from dpfast.estimator.base import Expected
 from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
@@ -24,9 +25,10 @@ from dpfast.releases.mechanism import Mechanism, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
 from dpfast.releases.staged_fit import Regression
 from dpfast.releases.staged_regression import Public, StagedRegression
-from dpfast.solvers.inference import evidence_of_moments
+from dpfast.solvers.inference import Evidence, Textbook, evidence_of_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
+    RidgeSolution,
     Units,
     moments_of_each_outcome,
     reduced_moments,
@@ -420,13 +422,17 @@ def assumed_of(
     return Assumed(n, rows, shape, squares, score, 1 if unit is None else unit.max_rows)
 
 
-def lost_share(route: Route | None, in_stages: StagedRegression | None, n: int, bound_y: float) -> float:
-    """Return the expected loss of R^2 from noise, as a share, if only public numbers are known."""
+def expected_loss(
+    route: Route | None, in_stages: StagedRegression | None, n: int | None, bound_y: float = 0.0
+) -> Expected | None:
+    """Return the expected loss of R^2 from noise, as a share, if only public numbers are known: n may be private."""
+    if n is None:
+        return None
     if in_stages is not None:
-        return 1.0 - score_in_stages(in_stages, n, R2) / R2
+        return Expected(1.0 - score_in_stages(in_stages, n, R2) / R2, n)
     assert route is not None
     assumed = assumed_of(route, n, route.calibration.shape, bound_y, (SPREAD, SPREAD), R2)
-    return 1.0 - assumed.expected_score(assumed.loss_of_noise(route.calibration.noise)) / assumed.score
+    return Expected(1.0 - assumed.expected_score(assumed.loss_of_noise(route.calibration.noise)) / assumed.score, n)
 
 
 def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:
@@ -451,4 +457,26 @@ def _cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> di
         "noise in xx over that without sampling": factor * scales["xx"] / other["xx"],
         "noise in xy over that without sampling": scales["xy"] / other["xy"],
         "fraction of the arithmetic saved": saved,
+    }
+
+
+def attributes_of(
+    solution: RidgeSolution,
+    evidence: tuple[Evidence, ...],
+    n_steps: int = 0,
+    *,
+    residual_variance: FloatArray | None = None,
+    textbook: Textbook | None = None,
+) -> dict[str, Any]:
+    """Return the fitted attributes of a solution and what is known of it."""
+    return {
+        "_evidence": tuple(dict(vars(told)) for told in evidence),
+        "_textbook": None if textbook is None else tuple(textbook),
+        "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),
+        "n_steps_": n_steps,
+        "coef_": solution.coef,
+        "intercept_": solution.intercept,
+        "coef_std_": solution.coef_std,
+        "ridge_": solution.ridge,
+        "n_features_in_": solution.coef.shape[1],
     }

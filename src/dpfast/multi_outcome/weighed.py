@@ -17,7 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.inference import Evidence
+from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.ridge import RidgeSolution
 from dpfast.statistics.rows import RowMap, limits_of
 
@@ -125,3 +125,30 @@ class Unweighed:
             return np.zeros(features)
         low, high = self._limits(features)
         return low / 2.0 + high / 2.0
+
+
+def least_squares(
+    rows: FloatArray, outcomes: FloatArray, ridge: float, roots: FloatArray | None, *, robust: bool
+) -> tuple[RidgeSolution, Textbook]:
+    """Return the textbook estimator and its errors: rows as they are, no noise.
+
+    `roots`, of shape (n,), holds what the constant of an intercept is in each row, the root of its weight.
+    """
+    mean_x, mean_y = np.zeros(rows.shape[1]), np.zeros(outcomes.shape[1])
+    if roots is not None:
+        mean_x, mean_y = (roots @ table / (roots @ roots) for table in (rows, outcomes))
+        rows, outcomes = rows - np.outer(roots, mean_x), outcomes - np.outer(roots, mean_y)
+    if roots is None:
+        textbook = Textbook.of(rows, outcomes, robust=robust)
+    else:
+        # A constant as long as the rows are on average, so that neither is taken for rounding of the other.
+        unit = float(np.linalg.norm(rows)) / math.sqrt(rows.shape[1] * float(roots @ roots)) or 1.0
+        functions = np.eye(rows.shape[1] + 1)
+        functions[-1] = np.append(-mean_x, unit)
+        design, observed = np.column_stack([rows, unit * roots]), outcomes + np.outer(roots, mean_y)
+        textbook = Textbook.of(design, observed, functions=functions, robust=robust)
+    if ridge > 0.0:
+        theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")
+    else:
+        theta = linalg.lstsq(rows, outcomes)[0]
+    return RidgeSolution(theta.T, mean_y - mean_x @ theta, np.zeros_like(theta.T), ridge), textbook

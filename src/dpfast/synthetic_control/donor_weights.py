@@ -35,7 +35,7 @@ from abc import abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from scipy import linalg
@@ -481,24 +481,15 @@ def algorithm(
     ridge: float,
     *,
     split: tuple[float, float] | None = None,
-    curvature: float | None = None,
-    gradient: float | None = None,
 ) -> DonorMechanism:
-    """Choose one of the four algorithms and calibrate it; ValueError for an option that it does not have."""
-    options = {"split": split, "curvature": curvature, "gradient": gradient}
-    given = {name: value for name, value in options.items() if value is not None}
-    chosen: Any
-    chosen, known = {
-        ("output", "sound"): (OutputPerturbation, ()),
-        ("objective", "sound"): (DonorObjectivePerturbation, ("curvature", "gradient")),
-        ("output", "paper"): (PrintedOutputPerturbation, ("split",)),
-        ("objective", "paper"): (PrintedObjectivePerturbation, ("split", "curvature")),
-    }[mechanism, calibration]
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{name} must not be given with mechanism={mechanism!r}, calibration={calibration!r}")
-    calibrated: DonorMechanism = chosen.calibrate(privacy, bounds, ridge, **given)
-    return calibrated
+    """Choose one of the four algorithms and calibrate it; ValueError for a split that it does not have."""
+    if calibration == "paper":
+        chosen = PrintedOutputPerturbation if mechanism == "output" else PrintedObjectivePerturbation
+        return chosen.calibrate(privacy, bounds, ridge, split=split)
+    if split is not None:
+        raise ValueError(f"split must not be given with mechanism={mechanism!r}, calibration={calibration!r}")
+    sound = OutputPerturbation if mechanism == "output" else DonorObjectivePerturbation
+    return sound.calibrate(privacy, bounds, ridge)
 
 
 Printed = TypeVar("Printed", bound=DonorNoise)

@@ -15,13 +15,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, Prepared, PrivateEstimator, Solved, Summed, reserve, warn
+from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, reserve, warn
 from dpfast.estimator.bounded import explains_parameters
 from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.plan import Plan
@@ -30,15 +29,7 @@ from dpfast.privacy import Privacy, UtilityWarning, compose_mu
 from dpfast.releases.mechanism import Named
 from dpfast.releases.moments import RepeatedMoments
 from dpfast.releases.size_counts import NoisySizes
-from dpfast.solvers.ridge import ridge_from_rows
-from dpfast.synthetic_control.donor_weights import (
-    BoundedPanel,
-    DonorMechanism,
-    PanelBounds,
-    algorithm,
-    output_half_width,
-    prediction,
-)
+from dpfast.synthetic_control.donor_weights import BoundedPanel, DonorMechanism, PanelBounds, algorithm, prediction
 from dpfast.synthetic_control.mechanism import (
     CrossSection,
     DonorRows,
@@ -48,12 +39,7 @@ from dpfast.synthetic_control.mechanism import (
     outcomes_of,
     sum_donors,
 )
-from dpfast.synthetic_control.predictions import (
-    CrossSectionBatch,
-    coefficients,
-    coefficients_of_moments,
-    prediction_interval,
-)
+from dpfast.synthetic_control.predictions import CrossSectionBatch, textbook
 from dpfast.synthetic_control.reports import TargetReports
 from dpfast.synthetic_control.steps import (
     DECAY,
@@ -113,7 +99,7 @@ class _Public(NamedTuple):
 
 @explains_parameters
 @dataclass(eq=False, repr=False)
-class SyntheticControl(TargetReports, PrivateEstimator):
+class SyntheticControl(TargetReports):
     """Differentially private synthetic control.
 
     Privacy: a person is a donor, with all its periods. These are released together at (epsilon, delta), under
@@ -143,9 +129,6 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         3 [1]_; here with exact calibrations); both then release the prediction.
     split : tuple of (epsilon_1, epsilon_2), optional
         For ``calibration="paper"``: the shares of weights and donors; halves by default.
-    curvature, gradient : float, optional
-        For "objective": public constants c (also used by the printed algorithm) and L, valid for every possible panel,
-        if they are below the exact worst cases for the declared range. Taken on trust.
     row_bound : tuple of (pre, post), "private" or None, default "private"
         L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one); a
         donor beyond either is scaled down in both parts by one factor, and so has less weight. "private" finds the
@@ -241,8 +224,6 @@ class SyntheticControl(TargetReports, PrivateEstimator):
     ridge: float | Literal["auto"] = "auto"
     mechanism: Literal["cross_section", "output", "objective"] = "cross_section"
     split: tuple[float, float] | None = None
-    curvature: float | None = None
-    gradient: float | None = None
     row_bound: tuple[float, float] | Literal["private"] | None = "private"
     n_components: int | Literal["noise"] | None = None
     nonnegative: bool = False
@@ -433,113 +414,16 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             sections = [CrossSection.calibrate(one, rows) for one in each]
             exact = sum_donors(values, rows, self.n_threads)
             source, name = noise.resolve_source(self.random_state, reservation), self._release_name
-            releases = [
-                RepeatedMoments(one.joint, repeats).release(exact, one.bound_to_rows(source), name) for one in sections
-            ]
-            pairs = list(zip(sections, releases, strict=True))
             n_donors, ridge, mapping = public.n_donors, rows.penalty(self.ridge), self._mapping
-            waiting = Waiting(
-                releases, lambda: tuple(CrossSectionBatch(*pair, n_donors, ridge, mapping) for pair in pairs)
-            )
+            batches: list[CrossSectionBatch] = []
+            for one in sections:
+                release = RepeatedMoments(one.joint, repeats).release(exact, one.bound_to_rows(source), name)
+                batches.append(CrossSectionBatch(one, release, n_donors, ridge, mapping))
+            releases = [batch.release for batch in batches]
+            waiting = Waiting(releases, lambda: tuple(batches))
             reservation.commit(*releases)
         completed: tuple[CrossSectionBatch, ...] = waiting.complete()
         return completed
-
-    def predict(self, target_pre: ArrayLike) -> FloatArray:
-        """Predict what targets would have done without the intervention.
-
-        Parameters
-        ----------
-        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
-            Public outcomes before the intervention, in the units of the donors.
-
-        Returns
-        -------
-        ndarray of shape (n_post,) or (n_targets, n_post)
-            In the same units; a frame if requested by `set_output`. It costs no further privacy, for however many
-            targets; with "output" and "objective" there is one for the target of the fit alone.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpfast import SyntheticControl
-        >>> model = SyntheticControl(float("inf"), ridge=0.0).fit([[1.0, 2.0, 3.0], [2.0, 2.0, 4.0]], n_pre=2)
-        >>> model.predict([1.5, 2.0]).round(6)
-        array([3.5])
-        """
-        check_is_fitted(self)
-        pre = self._pre_rows(target_pre)
-        periods, name = self.periods_[self.n_pre_ :], getattr(target_pre, "name", None)
-        predicted: FloatArray = self._presented(
-            self._later(pre), target_pre, list(periods), name, periods if pre.ndim == 1 else None
-        )
-        return predicted
-
-    def _later(self, pre: FloatArray) -> FloatArray:
-        if self._is_for_one_target:
-            return self._released_prediction(pre)
-        return self._predicted(pre, self.coef_, slice(self._n_before, None))
-
-    def _pre_rows(self, target_pre: ArrayLike) -> FloatArray:
-        return io.target_rows(target_pre, {"n_pre": self.n_pre_}, "target_pre", self.periods_, self._predictors.names)
-
-    def interval(self, target_pre: ArrayLike, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
-        """Limits for the prediction that the same ridge gives without privacy noise.
-
-        The limits account for the known privacy noise alone: they are for the prediction from the same rows, clipped to
-        `row_bound`. They do not cover sampling error of the outcomes, donors unlike the target, the shrinkage of the
-        ridge, or the effect of clipping donors to `row_bound`. With "private", the longer rows are clipped: fewer of
-        them, the less noise there is. If clipped donors behave unlike the others, limits are too narrow for the
-        prediction from unclipped rows. Of 38 kinds of panels that were measured, one with a centre far from most donors
-        had 90% limits that covered 62%.
-
-        If lambda/2 is below `noise_floor_`, the prediction without noise may depend on directions of the panel hidden
-        in the noise. If no direction clearly exceeds the noise, the limits are those of a ratio with a noisy
-        denominator (Fieller 1954, in the references of the class). A target may visibly have a component in hidden
-        directions: more than expected by chance, and more than 2% of its norm. Then its limits are wider. They include
-        the ratio's limits for this component, and its largest contribution if hidden directions are no larger after the
-        intervention than before. A smaller component is neither detected nor covered. At a ridge of at least twice that
-        floor no direction is hidden.
-
-        With "output" they cover at least `level`. The effect of noise in the weights depends on the donors' later
-        outcomes. These are private, and assumed to be at the ends of the range. (With one or two donors and Gaussian
-        noise, coverage may be 1 to 2 percentage points lower: the noise in the prediction is proportional to weights
-        that are themselves noisy.) Limits are not offered for "objective": its minimiser is not distributed
-        symmetrically about the one without noise.
-
-        Parameters
-        ----------
-        target_pre : array of shape (n_pre,) or (n_targets, n_pre)
-            As for `predict`.
-        level : float, default 0.9
-            Nominal coverage in each period.
-
-        Returns
-        -------
-        low, high : ndarray of shape (n_post,) or (n_targets, n_post)
-            Equal to the prediction where there is no noise. The same release gives the same limits.
-        """
-        check_is_fitted(self)
-        level = check.share("level", level)
-        pre = self._pre_rows(target_pre)
-        if math.isinf(self.privacy_spent_.epsilon):
-            predicted = self._later(pre)
-            return predicted, predicted.copy()
-        if self._is_for_one_target:
-            return self._released_interval(pre, level)
-        released = self._released
-        rows = released.rows
-        limits = prediction_interval(
-            released.section,
-            released.values,
-            self._n_donors,
-            np.atleast_2d(rows.features(self._mapping(pre))),
-            ridge=self.ridge_,
-            n_components=self.n_components_,
-            level=level,
-        )
-        low, high = (rows.predicted(one).reshape(*pre.shape[:-1], self.n_post_) for one in limits)
-        return low, high
 
     @classmethod
     def plan(
@@ -637,7 +521,7 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         if self.mechanism == "cross_section":
             if self.calibration == "paper":
                 raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
-            self._check_absent("split", "curvature", "gradient")
+            self._check_absent("split")
         else:
             absent = "n_components", "basis", "predictors", "observation_rate", "placebo_share"
             self._check_absent(*absent, *(() if self._center_is("auto") else ("center",)))
@@ -802,8 +686,6 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             PanelBounds.of(n_donors, n_post, target, row_bound),
             self._lambda(len(target)),
             split=self.split,
-            curvature=self.curvature,
-            gradient=self.gradient,
         )
 
     @property
@@ -925,25 +807,12 @@ class SyntheticControl(TargetReports, PrivateEstimator):
         is_auto = isinstance(self.ridge, str)
         ridge = self._lambda(public.n_pre) * (1.0 if is_auto else half_width**2)
         keep = None if isinstance(self.n_components, str) else self.n_components
-        missing = np.isnan(donors)
-        about: float | FloatArray = 0.0 if is_auto and not np.any(missing) else offset
+        about: float | FloatArray = 0.0 if is_auto and not np.any(np.isnan(donors)) else offset
         if self._center_is("private"):
             about = about + np.nanmean(donors - about, axis=0)
         elif self.center is not None and not isinstance(self.center, str):
             about = self._public_center(public)
-        center = np.zeros(donors.shape[1]) + about
-        pre, post = np.split(donors - center, [public.n_pre], axis=1)
-        if np.any(missing):
-            rows = DonorRows(0.0, 1.0, public.n_pre, public.n_post, observation_rate=self.observation_rate)
-            pre, post = np.nan_to_num(pre, nan=0.0), np.nan_to_num(post, nan=0.0)
-            xx, xy = rows.about_path({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
-            # A floor just above zero: the rounding error of a zero eigenvalue has no meaningful inverse.
-            floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
-            solution = coefficients_of_moments(xx, xy, basis, ridge, floor, keep)
-        else:
-            pre = pre if basis is None else pre @ basis
-            theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
-            solution = coefficients(theta, basis, public.n_post)
+        center, solution = textbook(donors, about, public.n_pre, basis, ridge, keep, self.observation_rate)
         facts = {
             "ridge_": ridge / half_width**2,
             "noise_floor_": 0.0,
@@ -964,73 +833,10 @@ class SyntheticControl(TargetReports, PrivateEstimator):
             )
 
     @property
-    def _is_for_one_target(self) -> bool:
-        """Whether weights were released."""
-        return hasattr(self, "prediction_")
-
-    @property
-    def _privacy_within_range(self) -> Privacy:
-        """Privacy spent, after the search for the range if there is one."""
-        return self._range_noise(self.privacy_spent_)[1] if self._finds_range else self.privacy_spent_
-
-    @property
-    def _releases_within_range(self) -> tuple[Release, ...]:
-        """Releases after that."""
-        return self.releases_[1:] if self._finds_range else self.releases_
-
-    @property
     def _released(self) -> Solution:
         """Estimates from the releases of donors."""
         public = _Public(self._n_before, self.periods_, self.target_, self._n_donors, len(self._predictors))
         return self._steps(self._privacy_within_range, public).solve(self._releases_within_range)
-
-    @property
-    def _own_target(self) -> FloatArray:
-        """Target of the released weights."""
-        assert self.target_ is not None
-        return self.target_[: self.n_pre_]
-
-    def _released_prediction(self, pre: FloatArray) -> FloatArray:
-        """Return the released prediction, if the target is the one of the release."""
-        rows = np.atleast_2d(pre)
-        if len(rows) != 1 or not np.array_equal(rows[0], self._own_target):
-            raise ValueError(
-                f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
-                "that target, and another one's are another release. mechanism='cross_section' serves any number"
-            )
-        return self._clipped(np.broadcast_to(self.prediction_, (*pre.shape[:-1], self.n_post_)))
-
-    def _released_interval(self, pre: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-        if self.mechanism != "output":
-            raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
-        self._released_prediction(pre)
-        offset, half_width = self._range()
-        own = (self._own_target - offset) / half_width
-        chosen = self._algorithm(self._privacy_within_range, len(self.weights_), self.n_post_, own)
-        half = half_width * output_half_width(chosen, self._releases_within_range[0], level)
-        low, high = (
-            np.broadcast_to(self.prediction_ + side, (*pre.shape[:-1], self.n_post_)) for side in (-half, half)
-        )
-        return self._clipped(low), self._clipped(high)
-
-    def _has_interval(self) -> bool:
-        check_is_fitted(self)
-        return not self._is_for_one_target or self.mechanism == "output"
-
-    def _earlier(self, pre: FloatArray) -> FloatArray:
-        """Return the synthetic control of the earlier periods, which weights alone do not give."""
-        if self._is_for_one_target:
-            return np.full(self.n_pre_, np.nan)
-        return self._mapping.back(self._predicted(pre, self.pre_coef_, slice(0, self._n_before)))
-
-    def _predicted(self, pre: FloatArray, coef: FloatArray, periods: slice) -> FloatArray:
-        """Predict some columns, in units of the outcomes, from the first ones of targets about the centre."""
-        about = (self._mapping(pre) - self.center_[: pre.shape[-1]]) @ coef.T
-        return self._clipped(self.center_[periods] + about)
-
-    def _clipped(self, predicted: FloatArray) -> FloatArray:
-        """Return predictions clipped to the declared range, since outcomes cannot leave it."""
-        return predicted.copy() if self._limits is None else np.clip(predicted, *self._limits)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         if self._is_for_one_target:

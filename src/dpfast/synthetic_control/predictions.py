@@ -22,7 +22,8 @@ from dpfast.ledger import Release
 from dpfast.releases.moments import unpacked
 from dpfast.solvers.damped import DenoisedMoments, damped_solve, hidden_reach, noise_edge
 from dpfast.solvers.fieller import NoisyRatio
-from dpfast.synthetic_control.mechanism import CrossSection, PredictorMap
+from dpfast.solvers.ridge import ridge_from_rows
+from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, PredictorMap
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.
 _SIMULATIONS = 500
@@ -247,3 +248,27 @@ class CrossSectionBatch:
     def __repr__(self) -> str:
         repeats = self.release.values["xy"].shape[0]
         return f"<{repeats} releases of a panel's moments, together at {self.release.privacy}>"
+
+
+def textbook(
+    donors: FloatArray,
+    about: float | FloatArray,
+    n_pre: int,
+    basis: FloatArray | None,
+    ridge: float,
+    keep: int | None,
+    observation_rate: float | None,
+) -> tuple[FloatArray, dict[str, Any]]:
+    """Return the path that donors are summed about, and the coefficients without noise."""
+    center = np.zeros(donors.shape[1]) + about
+    pre, post = np.split(donors - center, [n_pre], axis=1)
+    if not np.any(np.isnan(donors)):
+        pre = pre if basis is None else pre @ basis
+        theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
+        return center, coefficients(theta, basis, post.shape[1])
+    rows = DonorRows(0.0, 1.0, n_pre, post.shape[1], observation_rate=observation_rate)
+    pre, post = np.nan_to_num(pre, nan=0.0), np.nan_to_num(post, nan=0.0)
+    xx, xy = rows.about_path({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))
+    # A floor just above zero: the rounding error of a zero eigenvalue has no meaningful inverse.
+    floor = len(xx) * float(np.finfo(np.float64).eps) * float(np.trace(xx))
+    return center, coefficients_of_moments(xx, xy, basis, ridge, floor, keep)
