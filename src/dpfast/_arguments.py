@@ -23,9 +23,13 @@ ADJACENCIES = ("replace_one", "add_remove")
 _SMALLEST_DELTA = sys.float_info.min
 
 
-def not_finite(name: str) -> ValueError:
+class NotFiniteError(ValueError):
+    """A table has entries that are missing or infinite."""
+
+
+def not_finite(name: str) -> NotFiniteError:
     """Return the error of a table with entries that are missing or infinite."""
-    return ValueError(
+    return NotFiniteError(
         f"{name} contains NaN or infinity: put a public number in their place, or declare it by "
         "dpfast.io.Number(name, missing=...)"
     )

@@ -5,7 +5,7 @@ from threading import get_ident
 import numpy as np
 import pytest
 
-from dpfast import MultiOutcomeRidge
+from dpfast import Ledger, MultiOutcomeRidge, Privacy
 from dpfast.io import Boolean, Category, Columns, Number, arrow, csv_files
 from dpfast.io.blocks import is_read_once
 from dpfast.io.frames import places_of_codes
@@ -406,3 +406,22 @@ def test_a_file_is_encoded_while_blocks_before_are_used_and_refused_as_ever(suff
     with pytest.raises(ValueError, match="column 'a' has missing entries"):
         seen.extend(len(x) for x, _ in table)
     assert 0 < sum(seen) < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "table_name", "entry", "said"), [("a", "X", np.nan, "missing entries"), ("y", "Y", np.inf, "infinite")]
+)
+def test_sums_refuse_what_is_no_number_and_a_fit_names_its_column(name, table_name, entry, said, tmp_path):
+    frame, path = pd.DataFrame({"a": np.arange(1000.0), "y": 1.0}), tmp_path / "table.parquet"
+    frame.loc[999, name] = entry
+    frame.to_parquet(path)
+    columns, ledger = Columns(["a"], ["y"]), Ledger(Privacy(2.0, 1e-5))
+    for table in (frame, path):
+        with pytest.raises(ValueError, match=f"^{table_name} contains NaN or infinity"):
+            gram(columns.encode(table), bound_x=1.0, bound_y=1.0)
+        model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0, ledger=ledger)
+        with pytest.raises(ValueError, match=f"column '{name}' .*{said}"):
+            model.fit(columns.encode(table), None)
+        with pytest.raises(ValueError, match=f"^{table_name} contains NaN"):
+            model.fit(columns.encode(iter([table])), None)
+    assert ledger.releases == ()

@@ -466,7 +466,7 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
 
     def spied_part(file):
         part = file_part(file)
-        return replace(part, read=lambda wanted: [events.append("rows")] and part.read(wanted))
+        return replace(part, batches=lambda wanted: [events.append("rows")] and part.batches(wanted))
 
     def spied_load(*arguments, **options):
         events.append("rows" if options.get("mmap_mode") is None else "header")

@@ -6,6 +6,7 @@ from dpfast.io.blocks import blocks as blocks
 from dpfast.io.blocks import check_aligned as check_aligned
 from dpfast.io.blocks import in_memory as in_memory
 from dpfast.io.blocks import is_unordered as is_unordered
+from dpfast.io.blocks import naming_columns as naming_columns
 from dpfast.io.columns import Boolean as Boolean
 from dpfast.io.columns import Category as Category
 from dpfast.io.columns import Columns as Columns

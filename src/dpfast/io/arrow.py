@@ -151,7 +151,7 @@ def stream_blocks(stream: ArrowStream, name: str) -> Iterator[Rows]:
 def parquet_blocks(path: Path, name: str) -> Iterator[Rows]:
     """Iterate over a Parquet file, every column a number; two batches in memory at a time."""
     schema = parquet_schema(path)
-    yield from rows_of((batch.batch for batch, _ in parquet_batches(path, None)), schema, name)
+    yield from rows_of((batch.batch for batch, _ in one_ahead(parquet_batches(path, None))), schema, name)
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def arrow_families(schema: Any) -> dict[str, Family]:
     return {field.name: Family(family(field.type), str(field.type)) for field in schema}
 
 
-def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Iterator[tuple[ArrowBatch, float]]:
+def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Generator[tuple[ArrowBatch, float], None, None]:
     """Iterate over some columns of a stream of unknown size in bytes."""
     return ((ArrowBatch(batch), 0.0) for batch in stream.read(list(names)))
 
@@ -237,8 +237,10 @@ def parquet_schema(path: Path) -> Any:
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
-def parquet_batches(path: Path, names: Mapping[str, str] | Iterable[str] | None) -> Iterator[tuple[ArrowBatch, float]]:
-    """Iterate over batches and the share of the file that has been read; one more is decoded meanwhile.
+def parquet_batches(
+    path: Path, names: Mapping[str, str] | Iterable[str] | None
+) -> Generator[tuple[ArrowBatch, float], None, None]:
+    """Iterate over batches and the share of the file that has been read.
 
     Columns that a mapping declares as "levels" are text of few values: they stay codes of a dictionary, as most files
     keep them.
@@ -247,7 +249,7 @@ def parquet_batches(path: Path, names: Mapping[str, str] | Iterable[str] | None)
     coded = [name for name, holds in names.items() if holds == "levels"] if isinstance(names, Mapping) else []
     batches = _parquet_batches(path, wanted, coded)
     is_whole = wanted is None or set(wanted) >= set(parquet_schema(path).names)
-    yield from one_ahead(_reading_ahead(path, batches) if is_whole else batches)
+    return _reading_ahead(path, batches) if is_whole else batches
 
 
 def _parquet_batches(

@@ -11,7 +11,9 @@ any records; the message says only that they differ. A query has no places, so n
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, combinations
 from numbers import Real
 from os import PathLike
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from dpfast import _arguments as check
 from dpfast._redacted import in_own_words
 from dpfast.io.arrays import Matrix, as_matrix, borrowed, check_unmasked, load_npy, sparse_blocks
 from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
@@ -109,6 +112,18 @@ def _same_index(index: Any, other: Any) -> bool:
         return index is other or bool(index.equals(other))
 
     return in_own_words(compare, "indices of tables hold labels that cannot be compared")
+
+
+@contextmanager
+def naming_columns(*tables: Any) -> Iterator[None]:
+    """Read declared tables again, if sums refuse what is in them, to name the column."""
+    try:
+        yield
+    except check.NotFiniteError:
+        for table in tables:
+            if isinstance(table, EncodedTable) and not is_read_once(table):
+                deque(table.columns.encode(table.source), maxlen=0)
+        raise
 
 
 Block = tuple[Rows, Rows | None]

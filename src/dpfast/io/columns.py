@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -47,8 +47,26 @@ class Part:
     #: What columns hold; None for text files, which hold whatever is declared.
     families: Mapping[str, Family] | None
     #: From the columns wanted, and what is declared of them, to batches, each with the share that has been read.
-    read: Callable[[Mapping[str, str]], Iterator[tuple[Batch, float]]]
+    batches: Callable[[Mapping[str, str]], Generator[tuple[Batch, float], None, None]]
     size: int = 0  # bytes, of a file
+
+    def read(
+        self,
+        wanted: Mapping[str, str],
+        made: Callable[[Batch], Any] = lambda batch: batch,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[Any]:
+        """Iterate over what is made of each batch, and report the bytes of a file that are read.
+
+        A file's next one is made meanwhile, by a thread. Whose thread may ask other tables is not known.
+        """
+        n_read = 0
+        every = ((made(batch), share) for batch, share in self.batches(wanted))
+        for one, share in one_ahead(every) if self.size > 0 else every:
+            yield one
+            if progress is not None and self.size > 0:
+                before, n_read = n_read, int(share * self.size)
+                progress(n_read - before)
 
 
 def table_parts(table: Any, *, in_order: bool = True) -> Iterator[Part]:
@@ -574,10 +592,14 @@ class Columns:
                     f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"
                 )
 
-    def _encode_batch(self, batch: Entries) -> tuple[Rows, ColumnBlock | None]:
-        numbers = chain.from_iterable(one.encode(batch) for one in self.features if not is_coded(one))
+    def _encode_batch(self, batch: Entries, checks: bool) -> tuple[Rows, ColumnBlock | None]:
+        def encoded(one: Feature) -> list[FloatArray]:
+            is_plain = isinstance(one, Number) and one.missing == REFUSE
+            return [batch.numbers(one.name)] if is_plain and not checks else one.encode(batch)
+
+        numbers = chain.from_iterable(encoded(one) for one in self.features if not is_coded(one))
+        outcomes = chain.from_iterable(map(encoded, self.outcomes))
         codes = [one.places(batch) for one in filter(is_coded, self.features)]
-        outcomes = chain.from_iterable(column.encode(batch) for column in self.outcomes)
         return _block(list(numbers), codes, self._layout), ColumnBlock(outcomes) if self.outcomes else None
 
 
@@ -591,16 +613,20 @@ class EncodedTable:
 
     def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray | None]]:
         """Iterate over (X, Y) blocks; Y is None where no outcomes are declared. The first has no rows."""
-        return ((np.asarray(x), None if y is None else np.asarray(y)) for x, y in self.blocks())
+        return ((np.asarray(x), None if y is None else np.asarray(y)) for x, y in self.blocks(checks=True))
 
-    def blocks(self) -> Iterator[tuple[Rows, ColumnBlock | None]]:
-        """Iterate over the same blocks, for sums to read in place: columns not moved, categories as codes."""
+    def blocks(self, *, checks: bool = False) -> Iterator[tuple[Rows, ColumnBlock | None]]:
+        """Iterate over the same blocks, for sums to read in place: columns not moved, categories as codes.
+
+        Sums refuse NaN and infinity in columns of numbers. A pass that `checks` costs as much again as the sums, and
+        names the column.
+        """
         columns = self.columns
         no_rows = [np.empty(0)]
         y = ColumnBlock(no_rows * len(columns.outcome_names)) if columns.outcomes else None
         layout = columns._layout
         yield _block(no_rows * len(layout.places), no_rows * len(layout.levels), layout), y
-        yield from self._read(columns._encode_batch)
+        yield from self._read(partial(columns._encode_batch, checks=checks or len(layout.levels) > 0))
 
     def batches(self) -> Iterator[Batch]:
         """Iterate over the rows as the table has them."""
@@ -611,14 +637,7 @@ class EncodedTable:
         wanted = wanted_of(self.columns.declared)
         for part in parts_in_turn(self.source):
             self.columns.check_part(part)
-            n_read = 0
-            every = ((made(batch), share) for batch, share in part.read(wanted))
-            # A file's are made while those before are summed. Whose thread may ask other tables is not known.
-            for one, share in one_ahead(every) if part.size > 0 else every:
-                yield one
-                if self._progress is not None and part.size > 0:
-                    before, n_read = n_read, int(share * part.size)
-                    self._progress(n_read - before)
+            yield from part.read(wanted, made, self._progress)
 
     def __repr__(self) -> str:
         names = self.columns

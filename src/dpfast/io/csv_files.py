@@ -46,7 +46,7 @@ def csv_blocks(path: Path, name: str) -> Iterator[Rows]:
     pyarrow = arrow_library(repr(str(path)))
     schema = pyarrow.schema([(column, pyarrow.float64()) for column in names])
     batches = csv_batches(path, dict.fromkeys(names, "number"), declared=False)
-    yield from rows_of((batch.batch for batch, _ in batches), schema, name)
+    yield from rows_of((batch.batch for batch, _ in one_ahead(batches)), schema, name)
 
 
 def csv_names(path: Path) -> list[str]:
@@ -65,14 +65,14 @@ def csv_names(path: Path) -> list[str]:
 
 def csv_batches(
     path: Path, families: Mapping[str, str], *, declared: bool = True
-) -> Iterator[tuple[ArrowBatch, float]]:
+) -> Generator[tuple[ArrowBatch, float], None, None]:
     """Iterate over batches of some columns of a CSV file, and the share of the file that has been read.
 
     `families` maps the columns wanted to "number", "boolean", "text" or "levels": types are declared, never inferred
     from rows. Where names are not `declared` by the caller, messages say a column's place instead.
     """
     try:
-        yield from one_ahead(_batches(path, families))
+        yield from _batches(path, families)
         return
     except _UnreadableError:
         pass

@@ -6,7 +6,7 @@ pandas is not imported to read one: whoever has a frame has done so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, Protocol
@@ -166,7 +166,7 @@ def frame_families(frame: Any) -> dict[str, Family]:
     return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns if isinstance(name, str)}
 
 
-def frame_batches(frame: Any, names: Sized) -> Iterator[tuple[FrameBatch, float]]:
+def frame_batches(frame: Any, names: Sized) -> Generator[tuple[FrameBatch, float], None, None]:
     """Iterate over rows of a frame with some columns wanted; the frame is no file."""
     step = max(1, _VALUES_PER_BLOCK // max(1, len(names)))
     for start in range(0, len(frame), step):

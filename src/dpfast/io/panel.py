@@ -226,7 +226,7 @@ class _LongRows:
         own_times = []
         for part in table_parts(table):
             _check_long(part, {unit: "unit", time: "time"}, values)
-            for batch, _ in part.read({unit: "text", time: "text"} | dict.fromkeys(values, "number")):
+            for batch in part.read({unit: "text", time: "text"} | dict.fromkeys(values, "number")):
                 whose = numbered_column(batch, unit, units)
                 places, labels = batch.distinct(time)
                 numbers = [*(_numbered_time(label, times) for label in labels), -1]

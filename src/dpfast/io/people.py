@@ -267,7 +267,7 @@ class RowOwners:
         numbers: dict[Hashable, int] = {}
         found = [np.empty(0, np.int64)]
         for part in table_parts(self.source):
-            for batch, _ in part.read({self._name: "text"}):
+            for batch in part.read({self._name: "text"}):
                 found.append(numbered_column(batch, self._name, numbers))
         return np.concatenate(found), numbers
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import index
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpfast.io.arrow import (
     arrow_library,
     is_number,
     numbers_of,
+    one_ahead,
     open_stream,
     parquet_batches,
     parquet_schema,
@@ -285,7 +287,7 @@ def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], 
         for file in table_files(table, "path"):
             if file_format(file, "path") != "parquet":
                 raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
-            yield repr(str(file)), parquet_schema(file), partial(parquet_batches, file, names.listed())
+            yield repr(str(file)), parquet_schema(file), partial(_decoded_ahead, file, names.listed())
         return
     if is_frame(table) and table.ndim == 2:
         names.check(table.columns, "the frame")
@@ -302,6 +304,10 @@ def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], 
         )
     stream = open_stream(table, "the table")
     yield "the table", stream.schema, partial(arrow_batches, stream, names.listed())
+
+
+def _decoded_ahead(file: Path, names: list[str]) -> Iterator[tuple[ArrowBatch, float]]:
+    return one_ahead(parquet_batches(file, names))
 
 
 def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:

@@ -95,12 +95,7 @@ class NamedColumns:
         kinds = dict.fromkeys((*self.text, *self.ids), "text") | dict.fromkeys(self.numbers, "number")
         kinds |= dict.fromkeys(self.booleans, "boolean")
         for part in table_parts(files):
-            n_read = 0
-            for batch, share in part.read(kinds):
-                yield batch
-                if progress is not None:
-                    before, n_read = n_read, int(share * part.size)
-                    progress(n_read - before)
+            yield from part.read(kinds, progress=progress)
 
 
 def entries(batch: Batch, name: str) -> NDArray[Any]:
