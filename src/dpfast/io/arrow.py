@@ -87,7 +87,10 @@ def _producer(table: Any, names: Sequence[str] | None) -> Any:
     if is_reader(table):
         return table
     if is_dataset(table):
-        return _dataset_batches(table, list(table.schema.names if names is None else names))
+        wanted = list(table.schema.names if names is None else names)
+        # By default a hundred batches are read ahead.
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+        return table.to_batches(columns=wanted, batch_size=batch_rows(len(wanted)), **ahead)
     if is_lazy_frame(table) or is_polars_frame(table):
         return _polars_batches(table if names is None else table.select(names))
     if names is not None and is_relation(table):
@@ -96,12 +99,6 @@ def _producer(table: Any, names: Sequence[str] | None) -> Any:
     elif names is not None:
         table = table.select(names)
     return _stream_of(table)
-
-
-def _dataset_batches(dataset: Any, names: list[str]) -> Any:
-    # By default a hundred batches are read ahead.
-    ahead = {"batch_readahead": 2, "fragment_readahead": 1}
-    return dataset.to_batches(columns=names, batch_size=batch_rows(len(names)), **ahead)
 
 
 def _polars_batches(frame: Any) -> Iterator[Any]:

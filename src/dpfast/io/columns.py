@@ -634,7 +634,8 @@ class EncodedTable:
 
     def _read(self, made: Callable[[Batch], _Made]) -> Iterator[_Made]:
         """Yield what is made of each batch, and report the bytes that are read."""
-        wanted = wanted_of(self.columns.declared)
+        # Text is always of declared levels.
+        wanted = {one.name: "levels" if one.holds == "text" else one.holds for one in self.columns.declared}
         for part in parts_in_turn(self.source):
             self.columns.check_part(part)
             yield from part.read(wanted, made, self._progress)
@@ -644,11 +645,6 @@ class EncodedTable:
         return (
             f"<EncodedTable of {len(names.feature_names)} features, {len(names.outcome_names)} outcomes: not private>"
         )
-
-
-def wanted_of(declared: Iterable[Column]) -> dict[str, str]:
-    """Return what is declared of columns, as `Part.read` takes it; text is always of declared levels."""
-    return {column.name: "levels" if column.holds == "text" else column.holds for column in declared}
 
 
 _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text": "text"}

@@ -190,13 +190,13 @@ class Table:
 
     def reduce(
         self,
-        function: Callable[[Table, Any], Any],
+        function: Callable[..., Any],
         combine: Callable[[Any, Any], Any],
         *,
         groups: object = None,
         may_copy: bool = False,
     ) -> Any:
-        """Return ``function(table, groups)`` of all partitions, combined: each a table, with the ids of its people.
+        """Return ``function(table, groups=groups)`` of each partition, a table with the ids of its people, combined.
 
         `groups` are those of `Partitions.groups`, and None where every row is a person. Frames are made arrays if they
         `may_copy`, and streams are joined.
@@ -313,7 +313,7 @@ def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:
 
 
 def _of_part(
-    function: Callable[[Table, Any], Any],
+    function: Callable[..., Any],
     widths: tuple[int, int],
     has_people: bool,
     may_copy: bool,
@@ -332,7 +332,7 @@ def _of_part(
         raise ValueError("ids are needed in every part of a table that is partitioned by person")
     if may_copy and table.arrays is None:
         table = Table(*widths, arrays=_joined(table.blocks()))
-    return function(table, ids if has_people else None)
+    return function(table, groups=ids if has_people else None)
 
 
 def _count_rows(table: Table, groups: None) -> int:

@@ -420,7 +420,7 @@ def gram(
     shape: dict[str, Any] = {"bound_x": bound_x, "bound_y": bound_y, "sums": sums}
     if table.partitions is not None:
         options: dict[str, Any] = {"max_rows": max_rows, "bound_xx": bound_xx, "bound_xy": bound_xy}
-        of_part = partial(_gram_of_part, **shape, **options, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
+        of_part = partial(gram, **shape, **options, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
         total: Gram = table.reduce(of_part, sum_of_parts, groups=groups, may_copy=needs_arrays)
         return total
     if unit is not None:
@@ -430,10 +430,6 @@ def gram(
     accumulator.mapped_by(map_x, map_y)
     accumulator.add_table(table, rows)
     return Gram._of(accumulator._totals, accumulator)
-
-
-def _gram_of_part(table: io.Table, groups: Any, **options: Any) -> Gram:
-    return gram(table, groups=groups, **options)
 
 
 def _people_gram(

@@ -80,7 +80,7 @@ def margin_counts(
     Not private: in each histogram a person adds at most 1 to one cell.
     """
     if table.partitions is not None:
-        of_part = partial(_of_part, cells=cells, n_threads=n_threads or 1)
+        of_part = partial(margin_counts, cells=cells, n_threads=n_threads or 1)
         total: FixedPoint = table.reduce(of_part, operator.add, groups=groups)
         return total
     if groups is not None:
@@ -96,7 +96,3 @@ def margin_counts(
         weights = np.broadcast_to(units[:, None], places.shape)
         counts += np.bincount(places.ravel(), weights.ravel(), counts.size).astype(np.int64).reshape(counts.shape)
     return FixedPoint.from_integers(counts, -_LOG2_UNITS)
-
-
-def _of_part(table: io.Table, groups: Any, **options: Any) -> FixedPoint:
-    return margin_counts(table, groups=groups, **options)

@@ -130,7 +130,7 @@ def size_counts(
     threads_for(0, n_threads)
     if table.partitions is not None:
         options: dict[str, Any] = {"map_x": map_x, "map_y": map_y, "max_rows": max_rows, "n_threads": n_threads or 1}
-        of_part = partial(_counts_of_part, sizes=sizes, **options)
+        of_part = partial(size_counts, sizes=sizes, **options)
         total: FixedPoint = table.reduce(of_part, operator.add, groups=groups)
         return total
     if groups is None:
@@ -145,10 +145,6 @@ def size_counts(
     if max_rows is None:
         raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
     return _exact(_counts_of_people(table, sizes, (map_x, map_y), io.people(groups, max_rows)))
-
-
-def _counts_of_part(table: io.Table, groups: Any, **options: Any) -> FixedPoint:
-    return size_counts(table, groups=groups, **options)
 
 
 def _exact(counts: IntArray) -> FixedPoint:
