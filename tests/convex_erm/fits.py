@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from catalogue import of_people, of_rows
+import pandas as pd
+from catalogue import Fit, of_people, of_rows
 
 from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
 from dpfast.solvers import (
@@ -59,8 +60,19 @@ def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     descends = parameters["method"] == "gradient"
     steps = 30 if descends else len(classes) * (len(classes) > 2) or 1
     counted = parameters.get("calibration") != "paper" and parameters.get("probabilities") != "link"
-    releases = steps + ("bound_x" in parameters) + counted + SUMS * ("inference" in parameters)
+    releases = steps + (parameters.get("bound_x") == "private") + counted + SUMS * ("inference" in parameters)
     return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases, counts_people=descends)
+
+
+def weighed(fit, outcomes=lambda y: y):
+    """The same of rows with weights within 2, and some beyond, as the rows have them."""
+
+    def run(one, x, y):
+        weights = 3.0 * np.clip(np.nan_to_num(np.asarray(x, np.float64)[:, 0]), 0.0, 1.0)
+        weights = pd.Series(weights, x.index) if hasattr(x, "index") else weights
+        return one.fit(x, outcomes(y), sample_weight=weights)
+
+    return Fit(fit.new(max_weight=2.0), run, releases=fit.releases, any_order=False, counts_people=fit.counts_people)
 
 
 # The squared loss is summed exactly, others are not: their order is in the last bit.
@@ -134,18 +146,48 @@ FITS = {
     "three classes": classification(three_classes),
     "three classes, hinge in a box": classification(three_classes, loss="hinge", constraint=Box(1.0)),
     "two classes, probabilities by the link": classification(probabilities="link"),
+    "squared loss in limits of columns": regression(
+        constraint=L2Ball(4.0), bound_x=None, box_x=(0.5, 2.0), fit_intercept=True, any_order=True
+    ),
+    "counts in limits of columns by descent, with standard errors": regression(
+        10.0,
+        loss="poisson",
+        bound_x=None,
+        box_x=(0.5, 2.0),
+        fit_intercept=True,
+        inference=True,
+        method="gradient",
+        any_order=True,
+    ),
+    "two classes in limits of columns": classification(bound_x=None, box_x=(-0.5, 2.0), fit_intercept=True),
+    "three classes in limits of columns by descent": classification(
+        three_classes, method="gradient", bound_x=3.0, box_x=(-0.5, 2.0)
+    ),
+    "squared loss of weighed rows": weighed(regression(constraint=L2Ball(2.0), fit_intercept=True)),
+    "Huber loss of weighed rows": weighed(regression(loss="huber", method="objective", fit_intercept=True)),
+    "counts of weighed rows with standard errors": weighed(
+        regression(loss="poisson", method="objective", fit_intercept=True, inference=True)
+    ),
+    "two classes of weighed rows": weighed(classification(fit_intercept=True), two_classes),
+    "three classes of weighed rows by descent": weighed(
+        classification(three_classes, method="gradient"), three_classes
+    ),
     "narrow hinge": classification(epsilon=10.0, loss=SmoothedHinge(2.0**-7)),
 }
 
 CONVENTIONS = [
-    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0, fit_intercept=False),
+    ObjectivePerturbationRegressor(math.inf, bound_x=1.0, bound_y=1.0, max_weight=10.0, fit_intercept=False),
     ObjectivePerturbationRegressor(
-        1.0, 1e-6, bound_x=100.0, bound_y=100.0, constraint=L2Ball(100.0), fit_intercept=False
+        1.0, 1e-6, bound_x=100.0, bound_y=100.0, max_weight=10.0, constraint=L2Ball(100.0), fit_intercept=False
     ),
-    ObjectivePerturbationRegressor(1.0, bound_x=100.0, bound_y=100.0, loss="huber", fit_intercept=False),
+    ObjectivePerturbationRegressor(
+        1.0, bound_x=100.0, bound_y=100.0, max_weight=10.0, loss="huber", fit_intercept=False
+    ),
     # With a ridge, as most of these tables are separable: without one it takes a hundred times as long.
-    ObjectivePerturbationClassifier(math.inf, bound_x=1.0, classes=None, fit_intercept=True, ridge=0.1),
-    ObjectivePerturbationClassifier(1.0, 1e-6, bound_x=100.0, classes=[0, 1, 2, 3], fit_intercept=False),
+    ObjectivePerturbationClassifier(math.inf, bound_x=1.0, max_weight=1.0, classes=None, fit_intercept=True, ridge=0.1),
+    ObjectivePerturbationClassifier(
+        1.0, 1e-6, bound_x=100.0, max_weight=10.0, classes=[0, 1, 2, 3], fit_intercept=False
+    ),
 ]
 
 #: Public numbers that an estimator plans from, as flags of the command line.

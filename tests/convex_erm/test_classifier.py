@@ -221,7 +221,7 @@ def test_an_intercept_is_found_beside_rows_that_have_a_mean():
     assert 0.3 < labels.mean() < 0.5
     found = [classifier(1.0, fit_intercept=True, random_state=seed).fit(X, labels) for seed in range(6)]
     assert np.mean([model.score(X, labels) for model in found]) > 0.9
-    assert found[0]._table_loss.constant == 0.25
+    assert found[0]._table_loss(3).constant == 0.25
 
 
 @pytest.mark.parametrize("method", ["objective", "gradient"])
@@ -277,7 +277,7 @@ def test_no_neighbour_moves_what_weighted_rows_add_up_to_beyond_the_bound(method
             most = 1.0 if n_classes == 2 else math.sqrt(2.0)
             assert np.linalg.norm(sums) <= weight * most * mechanism.row_bound * (1.0 + 1e-6)
             return sums
-        losses, _ = model._table_loss.of_table(people, 1, lambda _: mechanism.bounds.loss)
+        losses, _ = model._table_loss(people.n_features).of_table(people, 1, lambda _: mechanism.bounds.loss)
         column = losses[-1]
         gradient = column.gradient(np.stack([theta[:, 0], np.zeros(3)]))[0]
         assert np.linalg.norm(gradient) <= weight * bound

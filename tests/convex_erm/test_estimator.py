@@ -378,10 +378,11 @@ def test_nothing_private_stays_on_a_fitted_model():
         "releases_",
         "privacy_spent_",
         "_n_public",
+        "_weighted",
         "n_features_in_",
     }
     released = model.releases_[0].values["coef"]
-    assert np.array_equal(np.append(model.coef_, model.intercept_ / model._constant), released)
+    assert np.array_equal(np.append(model.coef_, model.intercept_ / model._constant(1.0)), released)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)
 
 
@@ -434,7 +435,7 @@ def test_a_fit_by_descent_is_saved_and_solved_from_its_releases_alone(tmp_path):
     np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
     found = {name for name in vars(model) if name not in model.get_params()}
     kept = {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_", "_n_public"}
-    assert found == kept | {"bound_y_"}
+    assert found == kept | {"bound_y_", "_weighted"}
 
 
 def models():

@@ -16,6 +16,7 @@ from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.solvers import Box, CallableLoss, L1Ball, L2Ball, LogisticLoss, SmoothedHuber, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP
 from dpfast.statistics import gram
+from dpfast.statistics.rows import RowMap
 
 ADJACENCIES = ["replace_one", "add_remove"]
 
@@ -182,7 +183,7 @@ def test_sums_over_people_who_own_several_rows_are_refused():
 
 
 def test_bins_of_margins_reach_as_far_as_intercepts_lie_apart():
-    counts = Counts(NoisySum.of_counts(Privacy(1.0), 3, 4), 1.0, np.array([0.5, 1.0, 2.0]))
+    counts = Counts(NoisySum.of_counts(Privacy(1.0), 3, 4), RowMap(bound=1.0), 1.0, np.array([0.5, 1.0, 2.0]))
     coef = np.full((3, 2), 1e-3)
     near = counts.placed(SimpleNamespace(coef=coef, intercept=np.zeros(3)))
     far = counts.placed(SimpleNamespace(coef=coef, intercept=np.array([-40.0, 0.0, 60.0])))

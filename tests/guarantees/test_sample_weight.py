@@ -14,7 +14,7 @@ from dpfast import MultiOutcomeRidge, PrivateStandardScaler, SparseRegression, r
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 
-TAKING = {"MultiOutcomeRidge"}
+TAKING = {"MultiOutcomeRidge", "ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor"}
 MESSAGE = r"sample_weight is not supported by {}: how far a person of some weight moves"
 
 

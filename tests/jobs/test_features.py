@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from jobs.examples import table_of, write_job
 
-from dpfast import MultiOutcomeRidge
+from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier
 from dpfast.cli import main
 from dpfast.io import Boolean, Category, Columns, Interaction, Log, Number, Polynomial, Spline
 
 pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.privacy.guarantee.ReleasedUtilityWarning")
 
-PLAIN = 'dose = "number"\n'
+PLAIN = "dose = { low = -3, high = 3 }\n"
 AGE = "age = { low = 18, high = 100, missing = 50 }\n"
 DECLARED = """\
 age = { kind = "spline", low = 18, high = 100, knots = [40, 65], missing = 50 }
@@ -53,11 +53,15 @@ def test_a_plan_knows_how_many_features_they_are(tmp_path, capsys):
     assert "people" in capsys.readouterr().out
 
 
-def test_rows_without_limits_have_transforms_too(tmp_path):
+@pytest.mark.parametrize("bound", ["", "bound_x = 3.0"])
+def test_transforms_are_limits_and_go_with_numbers_without_any_where_rows_have_a_bound(tmp_path, bound):
     age = 'age = { kind = "polynomial", low = 18, high = 100, degree = 1 }\n'
     features = age + '"age by smoker" = { of = ["age", "smoker"] }\n'
-    path = job(tmp_path, features, "objective_perturbation_classifier")
+    path = job(tmp_path, features + 'dose = "number"\n' * bool(bound), "objective_perturbation_classifier")
+    path.write_text(path.read_text().replace("# bound_x = 1.0", bound))
     assert main(["fit", str(path)]) == 0
+    model = ObjectivePerturbationClassifier.load(tmp_path / "fit" / "model.json")
+    assert (model.box_x is None) == bool(bound)
 
 
 @pytest.mark.parametrize(

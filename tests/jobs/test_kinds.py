@@ -36,6 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpfast.privacy.guarantee.Releas
 SEED = ("# random_state = 10", "random_state = 11")
 QUIET = ("# plots = false", "plots = false")
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "random_state": 11}
+#: Of the template's features.
+LIMITED = {"box_x": (np.array([-3.0, 0.0, 0.0, 0.0]), np.array([3.0, 1.0, 1.0, 1.0]))}
 
 
 def fitted(path):
@@ -57,7 +59,7 @@ def same(model, expected, *names):
 def test_a_regression_within_a_set(tmp_path):
     kind = "objective_perturbation_regressor"
     model, frame = fitted(write_job(tmp_path, kind, SEED, QUIET)), table_of(kind)
-    expected = ObjectivePerturbationRegressor(**BUDGET, bound_x=2.0, bound_y=30.0, constraint=L2Ball(30.0))
+    expected = ObjectivePerturbationRegressor(**BUDGET, **LIMITED, bound_y=30.0, constraint=L2Ball(30.0))
     same(model, expected.fit(encoded(frame), frame.days.to_numpy()), "coef_")
     assert model.feature_names_in_.tolist() == ["dose", "smoker", "site=Basel", "site=Genf"]
 
@@ -87,7 +89,7 @@ def test_labels_of_text_numbers_and_booleans(outcome, classes, tmp_path):
     path = write_job(
         tmp_path, kind, SEED, QUIET, ('outcome = { levels = ["home", "ward", "dead"] }', outcome), table=frame
     )
-    expected = ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=classes).fit(encoded(frame), y)
+    expected = ObjectivePerturbationClassifier(**BUDGET, **LIMITED, classes=classes).fit(encoded(frame), y)
     same(fitted(path), expected, "coef_", "classes_")
 
 
@@ -107,7 +109,7 @@ def test_a_job_pays_for_standard_errors(tmp_path):
     frame["outcome"] = np.where(frame.outcome == "home", "home", "ward")
     levels = ('["home", "ward", "dead"]', '["home", "ward"]')
     path = write_job(tmp_path, kind, SEED, QUIET, ("# inference = false", "inference = true"), levels, table=frame)
-    expected = ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=["home", "ward"], inference=True)
+    expected = ObjectivePerturbationClassifier(**BUDGET, **LIMITED, classes=["home", "ward"], inference=True)
     same(fitted(path), expected.fit(encoded(frame), frame.outcome), "coef_", "estimate_", "covariance_")
 
 
@@ -118,7 +120,7 @@ def test_labels_in_arrays(tmp_path):
     np.save(tmp_path / "y.npy", frame.outcome.to_numpy(str))
     text = write_job(tmp_path, kind, SEED, QUIET).read_text()
     text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"')
-    text = without(without(text, "features"), "outcomes")
+    text = without(without(text, "features"), "outcomes").replace("# bound_x = 1.0", "bound_x = 2.0")
     path = tmp_path / "job.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"\[estimator\] lacks the key 'classes'"):
@@ -385,8 +387,8 @@ REFUSED = [
     ),
     (
         "objective_perturbation_regressor",
-        ('dose = "number"', "dose = { low = 0, high = 1 }"),
-        "rows are bounded by bound_x here",
+        ("dose = { low = -3, high = 3 }", 'dose = "number"'),
+        "nothing bounds the rows: declare low and high of every number",
     ),
     (
         "objective_perturbation_regressor",
@@ -509,7 +511,7 @@ def test_how_many_people_there_are_is_public_only_where_one_is_replaced():
 OF_PEOPLE = {
     "objective_perturbation_regressor": (
         [('constraint = { kind = "L2Ball", radius = 30.0 }', 'loss = "huber"')],
-        lambda frame, **people: ObjectivePerturbationRegressor(**BUDGET, bound_x=2.0, bound_y=30.0, loss="huber").fit(
+        lambda frame, **people: ObjectivePerturbationRegressor(**BUDGET, **LIMITED, bound_y=30.0, loss="huber").fit(
             encoded(frame), frame.days.to_numpy(), **people
         ),
         ("coef_", "intercept_"),
@@ -517,7 +519,7 @@ OF_PEOPLE = {
     "objective_perturbation_classifier": (
         [],
         lambda frame, **people: ObjectivePerturbationClassifier(
-            **BUDGET, bound_x=2.0, classes=["home", "ward", "dead"]
+            **BUDGET, **LIMITED, classes=["home", "ward", "dead"]
         ).fit(encoded(frame), frame.outcome.to_numpy(), **people),
         ("coef_", "intercept_", "log_odds_"),
     ),

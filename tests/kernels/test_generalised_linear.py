@@ -101,6 +101,39 @@ def test_models_are_numpys(loss, n, d):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
+@mp.workdps(60)
+def test_weights_multiply_losses(loss):
+    rows, y, theta = table(40, 5, loss)
+    weights = np.random.default_rng(1).uniform(0.0, 1.0, 40)
+    weights[:3] = 0.0, 1.0, 2.0**-60
+    parts = [local_model(loss, rows, y, theta, weights, level) for level in (-1, *LEVELS)]
+    _, slopes, curvatures = weights * numpy_loss(loss, rows @ theta, y)
+    np.testing.assert_allclose(parts[0][1], rows.T @ slopes, atol=1e-12)
+    expected = rows.T @ (curvatures[:, None] * rows)
+    np.testing.assert_allclose(np.triu(parts[0][2]), np.triu(expected), atol=1e-12)
+    point = np.stack([theta, 2.0**-54 * theta])
+    exact = [mp.mpf(0)] * 5
+    for row, outcome, weight in zip(rows, y, weights, strict=True):
+        own = exact_gradient(row[None], outcome[None], loss, point)
+        exact = [a + mp.mpf(float(weight)) * b for a, b in zip(exact, own, strict=True)]
+    gradient = np.empty((2, 5))
+    LossSums(rows, y, weights, kind=loss.kind, **loss.parameters()).precise_gradient(point, 0, 40, gradient)
+    error = [mp.mpf(float(a)) + mp.mpf(float(b)) - c for a, b, c in zip(*gradient, exact, strict=True)]
+    bound = GeneralisedLinear(rows, y, loss, row_bound=8.0, outcome_bound=8.0, weights=weights)
+    assert mp.norm(error) <= bound.gradient_error(float(np.linalg.norm(theta)))
+    for part in parts[1:]:
+        for one, other in zip(part, parts[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def local_model(loss, rows, y, theta, weights, level):
+    n = len(theta)
+    gradient, hessian = np.empty(n), np.empty((n, n))
+    sums = LossSums(rows, y, weights, kind=loss.kind, level=level, **loss.parameters())
+    return sums.model(theta, 0, len(rows), gradient, hessian), gradient, np.triu(hessian)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_losses_of_arrays_are_numpys(loss):
     rng = np.random.default_rng(3)
     y, z = outcomes_of(loss, rng.normal(size=2000)), rng.uniform(-4.0, 4.0, 2000)

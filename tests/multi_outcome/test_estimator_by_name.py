@@ -270,7 +270,6 @@ def test_a_missing_bound_says_what_it_is_and_where_from():
     missing = {
         "bound_y": lambda: MultiOutcomeRidge(1.0, 1e-6),
         "box_x": lambda: PrivateStandardScaler(1.0),
-        "bound_x": lambda: ObjectivePerturbationRegressor(1.0, bound_y=1.0),
         "classes": lambda: ObjectivePerturbationClassifier(1.0, bound_x=1.0),
         "box_x (Declared limits of every feature) or bound_x": lambda: ridge(box_x=None).fit(*tables()),
     }
@@ -280,8 +279,26 @@ def test_a_missing_bound_says_what_it_is_and_where_from():
         assert f" needs {name}" in str(raised.value)
         for word in ("never from its rows", "docs/concepts/bounds.md"):
             assert word in str(raised.value)
-    with pytest.raises(TypeError, match="L2 norm of a row of X, at most"):
-        ObjectivePerturbationClassifier(1.0, classes=[0, 1])
+    rows = r"needs box_x \(Declared limits of every feature.*\) or bound_x \(L2 norm of a row of X, at most\)"
+    for model in (
+        ObjectivePerturbationClassifier(1.0, classes=[0, 1]),
+        ObjectivePerturbationRegressor(bound_y=1.0, epsilon=1.0),
+    ):
+        with pytest.raises(TypeError, match=rows):
+            model.fit(*tables())
+
+
+def test_another_missing_parameter_says_what_it_is_and_how_to_choose_it():
+    chosen = {
+        "n_nonzero (How many features to choose)": (lambda: SparseRegression(1.0), "sparse_regression"),
+        "gamma (Discount, in (0, 1])": (lambda: PolicyEvaluation(1.0), "policy_evaluation"),
+    }
+    for words, (make, page) in chosen.items():
+        with pytest.raises(TypeError) as raised:
+            make()
+        assert f" needs {words}. " in str(raised.value)
+        assert "hoose it" in str(raised.value)
+        assert str(raised.value).endswith(f"docs/guides/{page}.md")
 
 
 def test_a_column_of_bounds_without_names_is_a_list():
@@ -301,8 +318,8 @@ def test_a_column_of_bounds_without_names_is_a_list():
         (lambda: MultiOutcomeRidge.plan(9, 2, eps=1.0, bound_x=1.0), "no parameter 'eps'; did you mean 'epsilon'"),
         (lambda: SyntheticControl(1.0, Bounds=2.0), "SyntheticControl has no parameter 'Bounds'; did you mean 'bound'"),
         (
-            lambda: ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, box_x=(0, 1)),
-            r"ObjectivePerturbationRegressor has no parameter 'box_x'; rows are bounded by bound_x: scale columns",
+            lambda: SparseRegression(1.0, n_nonzero=1, max_weight=2.0),
+            r"no parameter 'max_weight'; MultiOutcomeRidge, the classifier and the regressor take weights",
         ),
         (lambda: PolicyEvaluation(1.0, gama=0.9), "PolicyEvaluation has no parameter 'gama'; did you mean 'gamma'"),
         (lambda: SparseRegression(1.0, nonzero=2), "no parameter 'nonzero'; did you mean 'n_nonzero'"),

@@ -217,7 +217,7 @@ def test_the_tolerance_is_that_of_every_table():
         for loss in LOSSES[1:]:
             y = np.sign(rng.normal(size=300)) if loss.is_classification else rng.uniform(-1, 1, 300)
             summed = TableLoss(loss, 1.0)
-            rows, outcomes = summed.bounded(rng.normal(size=(300, 3)), y[:, None])
+            rows, outcomes, _ = summed.bounded(rng.normal(size=(300, 3)), y[:, None])
             bounds = summed.bounds(3, L1Ball(2.0), None, 300 if adjacency == "replace_one" else None)
             chosen = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6, adjacency), bounds)
             function, b = summed.of_rows(rows, outcomes[:, 0]), rng.normal(size=3) * 10.0

@@ -44,7 +44,7 @@ def test_moments_are_kept_to_twice_the_precision():
 
 def test_rows_beyond_their_bound_are_scaled_onto_it():
     X = np.array([[3.0, 4.0], [0.0, 0.5], [1e200, 1e200], [0.6, 0.8]])
-    rows, y = TableLoss(SmoothedHuber(), 1.0, 1.0, 0.5).bounded(X, np.array([[2.0], [-0.5], [-7.0], [0.0]]))
+    rows, y, _ = TableLoss(SmoothedHuber(), 1.0, 1.0, 0.5).bounded(X, np.array([[2.0], [-0.5], [-7.0], [0.0]]))
     np.testing.assert_allclose(rows, [[0.6, 0.8, 0.5], [0, 0.5, 0.5], [0.5**0.5, 0.5**0.5, 0.5], [0.6, 0.8, 0.5]])
     assert np.linalg.norm(rows[:, :2], axis=1).max() <= 1.0 + 2.0**-30
     assert rows[3, :2].tolist() == X[3].tolist()
@@ -59,7 +59,7 @@ def test_no_row_is_longer_than_the_bound_that_noise_is_for(constant):
     near = 1.0 + rng.uniform(-1.0, 1.0, (2000, 1)) * 10.0 ** rng.uniform(-16.0, 2.0, (2000, 1))
     rows *= 0.7 * near / np.linalg.norm(rows, axis=1, keepdims=True)
     summed = TableLoss(SmoothedHuber(), 0.7, 1.0, constant)
-    bounded, _ = summed.bounded(rows, np.zeros((2000, 1)))
+    bounded, _, _ = summed.bounded(rows, np.zeros((2000, 1)))
     limit = Fraction(summed.sizes(3)["row_bound"]) ** 2
     lengths = [sum(Fraction(entry) ** 2 for entry in row) for row in bounded.tolist()]
     assert max(lengths) <= limit

@@ -67,6 +67,8 @@ class Minimised:
     outcome: float = 1.0
     #: The person's row is the first unit vector.
     n_features: int = 1
+    #: Of every row, if they have weights.
+    weight: float | None = None
 
 
 def _squared(z: float, y: float) -> float:
@@ -136,6 +138,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         replace(hinge, name="hinge in the plane", n_features=2),
         *(_with(one, "with an intercept", fit_intercept=True) for one in (squared, hinge)),
         _with(hinge, "with weights", class_weight={-1: 3.0, 1: 3.0}),
+        # Weights are clipped to 3, and entries of 1 to limits that they are half a width beyond.
+        *(replace(_with(one, "with weights of rows", max_weight=3.0), weight=9.0) for one in (squared, huber, hinge)),
+        *(_with(one, "in a box", bound_x=None, box_x=(-0.5, 0.5)) for one in (squared, huber, hinge)),
     ]
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
     labelled: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
@@ -402,13 +407,15 @@ def _attack(one: Minimised, privacy: Privacy) -> Attack:
     tables = [(np.array([x for x, _ in rows]), np.array([y for _, y in rows])) for rows in alone]
 
     def fit(neighbour: bool) -> tuple[Release, float]:
-        model = estimator.fit(*tables[neighbour])
+        rows, outcomes = tables[neighbour]
+        weights = None if one.weight is None else np.full(len(rows), one.weight)
+        model = estimator.fit(rows, outcomes, sample_weight=weights)
         return model.releases_[0], model.ridge_
 
     def slope(theta: FloatArray, neighbour: bool) -> FloatArray:
         rows, outcomes = tables[neighbour]
         if options.get("fit_intercept"):
-            rows = np.column_stack([rows, np.full(len(rows), estimator._table_loss.constant)])
+            rows = np.column_stack([rows, np.full(len(rows), estimator._table_loss(rows.shape[1]).constant)])
         slopes = [one.slope(float(x @ theta), float(y)) * x for x, y in zip(rows, outcomes, strict=True)]
         return np.asarray(np.sum(slopes, axis=0))
 

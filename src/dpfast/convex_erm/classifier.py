@@ -62,7 +62,7 @@ from dpfast.solvers.calibration import (
     zero_of,
 )
 from dpfast.statistics.margins import gaps
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import RowMap, limits_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +134,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         calibrate the probabilities, and `predict` takes the most probable class. "link" leaves the whole budget to the
         coefficients, and probabilities are a fixed function of the margins. So they are with ``calibration="paper"``
         and where epsilon is ``inf``. Rows are clipped to `bound_x` in predictions, too.
-    bound_x, penalty, ridge, fit_intercept, calibration, inference
+    bound_x, box_x, penalty, ridge, fit_intercept, calibration, inference, max_weight
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
@@ -213,7 +213,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     log_odds_: FloatArray = field(init=False)
 
     @quiet
-    def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: ArrayLike | None = None,
+        max_rows: int | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit from rows: arrays, data frames, Arrow tables, files, or iterables of blocks.
 
         Parameters
@@ -228,6 +235,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             the first row of each.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
+        sample_weight : array of shape (n_rows,), optional
+            Weight of each row's loss, as private as the row; goes with `max_weight`. Rows have weights in counts of
+            margins too, so that probabilities are those of the weighted rows.
 
         Returns
         -------
@@ -239,7 +249,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         ValueError, TypeError, BudgetExceeded
             As for every estimator.
         """
-        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=lambda: columns_of(X))
+        people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": lambda: columns_of(X)}
+        return self._fit_weighted(X, y, sample_weight, **people)
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -541,7 +552,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return planned_descent(calibrated, asked.n, asked.target, asked.score, n_classes, "what classes differ by")
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
-        _, rest = self._counts(privacy, n_rows, is_gaussian=False)
+        _, rest = self._counts(privacy, n_features, n_rows, is_gaussian=False)
         return super()._calibrated(rest, n_features, n_rows)
 
     @property
@@ -551,7 +562,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return is_sound and self.probabilities == "calibrated"
 
     def _counts(
-        self, privacy: Privacy, n_rows: int | None, *, is_gaussian: bool, unit: Unit = "row"
+        self, privacy: Privacy, n_features: int, n_rows: int | None, *, is_gaussian: bool, unit: Unit = "row"
     ) -> tuple[Counts | None, Privacy]:
         """Return how margins are counted, and what is left of the budget: by public numbers."""
         if not self._counts_margins:
@@ -561,7 +572,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         edges = limits(None if n_rows is None else public_rows(n_rows, self.adjacency), split(1)[0].deviation)
         bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)) - 1
         noise, rest = split(2 * bins)
-        return Counts(noise, float(self.bound_x), edges, about_intercept), rest
+        return Counts(noise, *self._bounded_rows(n_features), edges, about_intercept), rest
 
     def _counted(
         self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table, groups: Any = None
@@ -587,8 +598,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return ObjectivePerturbation.calibrate(share, chosen, self.ridge, cost=_DistanceTo(target))
 
     @property
-    def _predicted_norm(self) -> float:
-        return math.inf if math.isinf(self.epsilon) else float(getattr(self, "bound_x_", self.bound_x))
+    def _predicted_map(self) -> RowMap:
+        if math.isinf(self.epsilon):
+            return super()._predicted_map
+        bound = getattr(self, "bound_x_", self.bound_x)
+        low, high = vars(self).get("_limits", (None, None))
+        return RowMap(low, high, math.inf if bound is None else float(bound))
 
     @property
     def _shifts(self) -> bool:
@@ -651,7 +666,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     ) -> NoisyDescent:
         sizes = n_features, self._n_minimisers
         rows = self._known_rows(n_rows, max_rows)
-        _, rest = self._counts(privacy, rows, is_gaussian=True)
+        _, rest = self._counts(privacy, n_features, rows, is_gaussian=True)
         return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows, max_rows)
 
     @property
@@ -663,8 +678,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
         Rows a third longer would ask for as much more noise; a constant far shorter would learn the intercept slowly.
         """
-        bound = float(self.bound_x)
-        return RowMap(bound=bound, scale=np.full(n_features, 2.0 ** (round(math.log2(bound)) - 2)))
+        row_map, _ = self._bounded_rows(n_features)
+        scale = np.ones(n_features) if row_map.scale is None else row_map.scale
+        return replace(row_map, scale=self._unit(n_features) * scale)
+
+    def _unit(self, n_features: int) -> float:
+        """Return the unit of rows by descent."""
+        return float(2.0 ** (round(math.log2(self._bounded_rows(n_features)[1])) - 2))
 
     @property
     def _n_minimisers(self) -> int:
@@ -714,7 +734,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Return rows of the second class against the first, or of each class against the rest: weighted signs."""
         return _signs(labels, classes, self._weights(classes)).T
 
-    def _opened(self, X: Any, y: Any) -> io.Table:
+    def _opened(self, X: Any, y: Any, shares: FloatArray | None = None) -> io.Table:
         if io.is_dask(X):
             X, y = io.DaskPartitions(X, y), None
         if isinstance(X, io.Partitions) and y is None:
@@ -724,14 +744,18 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         io.check_aligned(X=X, y=y)
-        return io.open_table(X, self._outcomes(_column_of_labels(y), self._declared_classes()).T)
+        outcomes = self._outcomes(_column_of_labels(y), self._declared_classes()).T
+        if shares is not None:
+            io.check_shares(outcomes, shares)
+            outcomes = outcomes * shares[:, np.newaxis]
+        return io.open_table(X, outcomes)
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         table = table.held()
         n_rows = table.count_rows()
         if self._descends(privacy, table.n_features, n_rows):
             return self._descending(privacy, People(table, n_threads=self.n_threads))
-        counts, _ = self._counts(privacy, n_rows, is_gaussian=False)
+        counts, _ = self._counts(privacy, table.n_features, n_rows, is_gaussian=False)
         return self._counted(super()._summed(privacy, table), privacy, counts, table)
 
     def _as_descended(self, table: io.Table) -> io.Table:
@@ -751,9 +775,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, mechanism.n_rows)
         people = replace(people, table=self._as_descended(table))
-        summed = Summed(Descent(mechanism), people, expected=expected)
+        summed = Summed(Descent(mechanism, self._unit(table.n_features)), people, expected=expected)
         unit: Unit = "row" if people.max_rows is None else "person"
-        counts, _ = self._counts(privacy, mechanism.n_rows, is_gaussian=True, unit=unit)
+        counts, _ = self._counts(privacy, table.n_features, mechanism.n_rows, is_gaussian=True, unit=unit)
         return self._counted(summed, privacy, counts, people.table, people.groups)
 
     @property
@@ -774,6 +798,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         solved = self._descended if mechanism.method == "gradient" else self._minimised
         attributes, error = solved(mechanism, found)
         attributes |= {"classes_": self._declared_classes(), "method_": mechanism.method}
+        if self.box_x is not None:
+            attributes["_limits"] = np.array(limits_of(self.box_x, attributes["n_features_in_"]))
         if counts is not None:
             attributes |= self._calibration(calibrated, found, counts, error)
         return Fitted(attributes, error)
@@ -806,7 +832,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         fitted = self._attributes(mechanism.linear(found), 0.0)
         return Fitted(fitted, lost_share(found.likely_agreement, ACCURACY, 2))
 
-    def _fit_without_noise(self, X: Any, y: Any) -> Solved:
+    def _fit_without_noise(
+        self, X: Any, y: Any, groups: None = None, max_rows: None = None, shares: FloatArray | None = None
+    ) -> Solved:
         rows, labels = check_X_y(X, y, dtype=np.float64)
         check_classification_targets(labels)
         classes = np.unique(labels) if self.classes is None else self._declared_classes()
@@ -814,13 +842,15 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             raise ValueError(_TWO_CLASSES)
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; got {len(classes)} class")
-        releases, attributes = self._without_noise(rows, list(self._outcomes(labels, classes)))
+        releases, attributes = self._without_noise(rows, list(self._outcomes(labels, classes)), shares)
         return Solved(releases, attributes | {"classes_": classes, "method_": "objective"})
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
         yield from self._shapes_of_errors()
+        if "_limits" in vars(self):
+            yield "_limits", (2, self.n_features_in_)
         if hasattr(self, "log_odds_"):
             yield "log_odds_", (1 + n_minimisers, N_POINTS)
 

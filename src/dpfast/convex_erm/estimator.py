@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from sklearn.utils.validation import column_or_1d
 
@@ -28,7 +28,8 @@ from dpfast.convex_erm.plan import (
     released_signal,
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured
+from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
+from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_rows
@@ -54,6 +55,8 @@ from dpfast.solvers import (
 )
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.proximal_point import minimise_convex
+from dpfast.solvers.sandwich import Errors
+from dpfast.statistics.rows import RowMap, bounded_rows, check_box
 
 
 class Asked(NamedTuple):
@@ -74,7 +77,7 @@ class Asked(NamedTuple):
 class PerturbedObjective(BoundedEstimator, ErrorReports):
     """Common parts of both estimators: parameters, bounds, the steps of a fit, the textbook estimator."""
 
-    bound_x: float | Literal["private"]
+    bound_x: float | Literal["private"] | None = None
     loss: str | GeneralisedLinearLoss
     constraint: Constraint | None = None
     penalty: Penalty | None = None
@@ -82,6 +85,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     fit_intercept: bool = True
     method: Literal["auto", "objective", "gradient"] = "auto"
     inference: bool = False
+    box_x: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
+    max_weight: float | None = None
 
     _PARAMETER_TYPES = (
         *(L2Ball, L1Ball, Box, ElasticNet, Lasso, Ridge),
@@ -112,23 +117,38 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
             )
         return self.loss
 
-    @property
-    def _table_loss(self) -> TableLoss:
-        return self._loss_with(self._constant)
+    def _bounded_rows(self, n_features: int) -> tuple[RowMap, float]:
+        """Return the public map of rows, and the length of the longest after it."""
+        bound = None if self.bound_x is None else float(self.bound_x)
+        return bounded_rows(n_features, bound, self.box_x, about_center=self.fit_intercept)
 
-    def _loss_with(self, constant: float) -> TableLoss:
+    def _table_loss(self, n_features: int, *, for_errors: bool = False) -> TableLoss:
         """Return the loss of rows with a constant feature, where there is an intercept."""
-        constant = constant if self.fit_intercept else 0.0
-        return TableLoss(self._resolved_loss, float(self.bound_x), float(self._outcome_bound), constant)
+        row_map, bound = self._bounded_rows(n_features)
+        constant = 0.0
+        if self.fit_intercept:
+            constant = CONSTANT * 2.0 ** round(math.log2(bound)) if for_errors else self._constant(bound)
+        return TableLoss(
+            self._resolved_loss,
+            bound,
+            float(self._outcome_bound),
+            constant,
+            None if self.box_x is None else row_map,
+            self._has_weights_apart,
+        )
 
     @property
-    def _constant(self) -> float:
-        """The constant feature of an intercept: a power of two, so moments are exact.
+    def _has_weights_apart(self) -> bool:
+        """Whether a last column of outcomes has the rows' weights."""
+        return False
+
+    def _constant(self, bound: float) -> float:
+        """Return the constant feature of an intercept: a power of two, so moments are exact.
 
         A quarter of the rows' bound makes rows a thirty-second longer, and the noise: with 300 people and four times as
         much R^2 was .2 lower. In a constraint's set so much that its parameter reaches intercepts as large as outcomes.
         """
-        bound, least = float(self.bound_x), 0.25
+        least = 0.25
         if self.constraint is not None:
             box = self.constraint if isinstance(self.constraint, Box) else None
             reach = self.constraint.norm_bound(1) if box is None else float(np.max(np.abs([box.low, box.high])))
@@ -144,8 +164,11 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         return f"{type(self).__name__}: coefficients"
 
     def _check_parameters(self, privacy: Privacy) -> None:
-        check_bound("bound_x", self.bound_x)
+        if self.bound_x is None and self.box_x is None:
+            raise missing_bound(type(self), "box_x", "bound_x")
+        check.optional(check_bound, "bound_x", self.bound_x)
         check_bound("bound_y", self._outcome_bound)
+        check.optional(check.positive, "max_weight", self.max_weight)
         check.nonnegative_or_auto("ridge", self.ridge)
         check.boolean("fit_intercept", self.fit_intercept)
         if check.boolean("inference", self.inference):
@@ -153,9 +176,12 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         check_problem(self._resolved_loss, self.constraint, self.penalty)
         if not math.isinf(privacy.epsilon):
             n_parameters = self.constraint.low.size if isinstance(self.constraint, Box) else 1
+            n_features = max(n_parameters - self.fit_intercept, 1)
+            if self.box_x is not None:
+                n_features = max([n_features, *(side.size for side in check_box(self.box_x))])
             # Here and not where noise is calibrated: bounds that were found are in no message.
-            self._table_loss.bounds(
-                max(n_parameters, 1 + self.fit_intercept), self.constraint, self.penalty, public_rows(1, self.adjacency)
+            self._table_loss(n_features).bounds(
+                n_features + self.fit_intercept, self.constraint, self.penalty, public_rows(1, self.adjacency)
             ).check_functions()
         if check.choice("method", self.method, ("auto", "objective", "gradient")) == "gradient":
             self._check_descent(privacy)
@@ -239,18 +265,50 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         k = self._n_minimisers
         share = Privacy(privacy.epsilon / k, privacy.delta / k, privacy.adjacency)
         rows = public_rows(n_rows, self.adjacency)
-        bounds = self._table_loss.bounds(n_features + self.fit_intercept, self.constraint, self.penalty, rows)
+        loss = self._table_loss(n_features)
+        bounds = loss.bounds(n_features + self.fit_intercept, self.constraint, self.penalty, rows)
         return self._perturbation(share, bounds)
 
     def _perturbation(self, share: Privacy, bounds: ObjectiveBounds) -> ObjectivePerturbation:
         return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration)
 
-    def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
+    def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None, *shares: Any) -> Measured:
         return Measured(X, y, groups=groups, max_rows=max_rows)
 
+    def _check_findable(self) -> None:
+        super()._check_findable()
+        if "box_x" in self._to_find:
+            raise ValueError("box_x must be limits, got 'private': bound_x='private' is found within the budget")
+        if "bound_x" in self._to_find and self.box_x is not None:
+            raise ValueError("bound_x must be a number, or be left out, with box_x, got 'private'")
+
+    def _fit_weighted(
+        self, X: Any, y: Any, sample_weight: Any, opened: Callable[..., tuple[Any, ...]] | None = None, **options: Any
+    ) -> Self:
+        """Fit rows that may have weights, which are as private as they are."""
+        known = {"_weighted": sample_weight is not None}
+        self.__dict__.update(known)
+        named, options["columns"] = options["columns"], lambda: named() | known
+        if sample_weight is None:
+            return self._fit_people(X, y, opened=opened, **options)
+        most, clips = check_most(self.max_weight), not math.isinf(self.epsilon)
+        if isinstance(self.loss, CallableLoss):
+            raise ValueError("sample_weight does not go with a loss given by functions: it goes with dpfast.solvers'")
+
+        def with_shares(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:
+            io.check_aligned(X=X, y=y, groups=groups, sample_weight=sample_weight)
+            return X, y, groups, max_rows, io.shares_of(X, y, sample_weight, most, clips=clips)
+
+        return self._fit_people(X, y, opened=with_shares, **options)
+
+    @property
+    def _is_weighted(self) -> bool:
+        """Whether the fit's rows have weights."""
+        return bool(vars(self).get("_weighted"))
+
     @abstractmethod
-    def _opened(self, X: Any, y: Any) -> io.Table:
-        """Open a table with outcomes as the losses take them: a column for each minimiser."""
+    def _opened(self, X: Any, y: Any, shares: FloatArray | None = None) -> io.Table:
+        """Open a table with outcomes as the losses take them: a column for each minimiser; rows may have weights."""
 
     def _split(self, privacy: Privacy) -> tuple[Privacy | None, Privacy]:
         """Return what standard errors have of a budget, and the fit."""
@@ -264,22 +322,22 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         y: Any,
         groups: Any = None,
         max_rows: int | None = None,
+        shares: FloatArray | None = None,
     ) -> Summed:
         if groups is not None:
             io.check_aligned(X=X, y=y, groups=groups)
             # Ids of a file are read once, as rows that are held in memory are.
             groups = np.asarray(groups) if isinstance(groups, io.RowOwners) else groups
-            return self._descending(privacy, People(self._opened(X, y).held(), groups, max_rows, self.n_threads))
-        table, (part, rest) = self._opened(X, y), self._split(privacy)
+            return self._descending(
+                privacy, People(self._opened(X, y, shares).held(), groups, max_rows, self.n_threads)
+            )
+        table, (part, rest) = self._opened(X, y, shares), self._split(privacy)
         if part is None:
             return self._summed(rest, table)
         table = table.held()
         summed, n_rows = self._summed(rest, table), public_rows(table.count_rows(), self.adjacency)
-        sandwich = Sandwich(
-            part,
-            self._loss_with(CONSTANT * 2.0 ** round(math.log2(float(self.bound_x)))),
-            table.n_features + self.fit_intercept,
-        )
+        errors = self._table_loss(table.n_features, for_errors=True)
+        sandwich = Sandwich(part, errors, table.n_features + self.fit_intercept)
         mechanism = WithErrors(privacy, summed.mechanism, sandwich, n_rows)
         return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
 
@@ -293,11 +351,12 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         calibrated = cache(partial(self._calibrated, privacy, table.n_features))
-        losses, n_rows = self._table_loss.of_table(table, self.n_threads, lambda n_rows: calibrated(n_rows).bounds.loss)
+        table_loss = self._table_loss(table.n_features)
+        losses, n_rows = table_loss.of_table(table, self.n_threads, lambda n_rows: calibrated(n_rows).bounds.loss)
         mechanism = calibrated(n_rows)
         rows = mechanism.bounds.n_rows
         expected = None if rows is None else Expected(self._expected_error(mechanism, rows), rows)
-        minimisers = Minimisers(privacy, mechanism, len(losses), self._table_loss.constant)
+        minimisers = Minimisers(privacy, mechanism, len(losses), table_loss.constant)
         return Summed(minimisers, losses, expected=expected)
 
     def _solve(self, mechanism: Any, found: Any, public: Any) -> Fitted:
@@ -305,8 +364,13 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
             return self._solve_fit(mechanism, found)
         found, errors, people = found
         solved = self._solve_fit(mechanism.fit, found)
-        own = attributes_of(errors, mechanism.sandwich.table_loss.constant, people)
+        own = self._errors(errors, mechanism.sandwich.table_loss.constant, people)
         return solved._replace(attributes=solved.attributes | own)
+
+    def _errors(self, errors: Errors, constant: float, people: float | None) -> dict[str, Any]:
+        """Return the attributes of standard errors; what weights add up to is not known."""
+        row_map, _ = self._bounded_rows(len(errors.theta) - self.fit_intercept)
+        return attributes_of(errors, constant, None if self._is_weighted else people, row_map)
 
     def _solve_fit(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
         """Return what the fit alone says."""
@@ -320,40 +384,49 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         return self._error_of_signal(mechanism, n, released_signal(mechanism, n, coef, self._curvature(mechanism)))
 
     def _attributes(self, linear: Linear, ridge: float) -> dict[str, Any]:
-        """Return the attributes that both kinds have."""
-        coef, intercept = linear
+        """Return the attributes that both kinds have, of rows as they come."""
+        coef, intercept = self._bounded_rows(linear.coef.shape[1])[0].undone(*linear)
         return {"coef_": coef, "intercept_": intercept, "ridge_": ridge, "n_features_in_": coef.shape[1]}
 
-    def _without_noise(self, rows: FloatArray, outcomes: Sequence[FloatArray]) -> Solved:
-        """Fit the textbook estimator: rows as they are, no more convexity than requested."""
-        constant = self._table_loss.constant
+    def _without_noise(
+        self, rows: FloatArray, outcomes: Sequence[FloatArray], weights: FloatArray | None = None
+    ) -> Solved:
+        """Fit the textbook estimator: rows are not clipped, and there is no more convexity than requested."""
+        constant = self._table_loss(rows.shape[1]).constant
+        if self.box_x is not None:
+            row_map, _ = self._bounded_rows(rows.shape[1])
+            rows = replace(row_map, low=None, high=None, bound=math.inf)(rows)
         if constant > 0.0:
             rows = np.column_stack([rows, np.full(len(rows), constant)])
-        coefs = np.array([self._minimiser(rows, column) for column in outcomes])
+        coefs = np.array([self._minimiser(rows, column, weights) for column in outcomes])
         releases = tuple(
             self._exact_release({"coef": coef}, f"{type(self).__name__}: {name}", states_delta=number == 0)
             for number, (name, coef) in enumerate(zip(names_of_minimisers(len(coefs)), coefs, strict=True))
         )
         attributes = self._attributes(Linear.split(coefs, constant), self._given_ridge)
         if self.inference:
-            errors = exact_errors(self._resolved_loss, coefs[0], rows, outcomes[0])
-            attributes |= attributes_of(errors, constant, float(len(rows)))
+            errors = exact_errors(self._resolved_loss, coefs[0], rows, outcomes[0], weights)
+            attributes |= self._errors(errors, constant, float(len(rows)))
         return Solved(releases, attributes)
 
-    def _minimiser(self, rows: FloatArray, outcomes: FloatArray) -> FloatArray:
+    def _minimiser(self, rows: FloatArray, outcomes: FloatArray, weights: FloatArray | None) -> FloatArray:
         loss, ridge = self._resolved_loss, self._given_ridge
         smooth = self.penalty is None or (isinstance(self.penalty, ElasticNet) and self.penalty.l1 == 0.0)
         if isinstance(loss, SquaredLoss) and self.constraint is None and smooth:
             ridge += self.penalty.l2 if isinstance(self.penalty, ElasticNet) else 0.0
+            if weights is not None:
+                rows, outcomes = rows * np.sqrt(weights)[:, None], outcomes * np.sqrt(weights)
             if ridge == 0.0:
                 return np.asarray(linalg.lstsq(rows, outcomes)[0])
             moments = rows.T @ rows + ridge * np.eye(rows.shape[1])
             return np.asarray(linalg.solve(moments, rows.T @ outcomes, assume_a="pos"))
         sizes = Sizes(
-            row_bound=max(float(np.linalg.norm(rows, axis=1).max()) * (1.0 + 2.0**-30), 2.0**-100),
+            # Weights beyond 1 are as longer rows.
+            row_bound=max(float(np.linalg.norm(rows, axis=1).max()) * (1.0 + 2.0**-30), 2.0**-100)
+            * max(1.0, 1.0 if weights is None else float(weights.max())),
             outcome_bound=max(float(np.abs(outcomes).max()), 2.0**-100),
         )
-        function = loss_of_rows(np.ascontiguousarray(rows), outcomes, loss, sizes, self.n_threads)
+        function = loss_of_rows(np.ascontiguousarray(rows), outcomes, loss, sizes, self.n_threads, weights)
         return minimise_convex(function, constraint=self.constraint, penalty=self.penalty, ridge=ridge)
 
     def _fitted_shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:

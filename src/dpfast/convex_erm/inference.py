@@ -19,6 +19,7 @@ from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, Stages, within
 from dpfast.releases.sandwich import Sandwich
 from dpfast.solvers.sandwich import Errors
+from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -91,8 +92,11 @@ class WithErrors(Mechanism[tuple[Any, Errors, float | None]]):
         return self.n_rows if self.n_rows is not None else getattr(told, "people", None)
 
 
-def attributes_of(errors: Errors, constant: float, people: float | None) -> dict[str, Any]:
-    """Return attributes of a fit: the intercept first, if any, and NaN where nothing is known."""
+def attributes_of(errors: Errors, constant: float, people: float | None, row_map: RowMap) -> dict[str, Any]:
+    """Return attributes of a fit, of rows as they come: the intercept first, if any, and NaN where nothing is known.
+
+    Errors are those of rows after their map, and of a constant.
+    """
     theta, covariance, known = errors.theta, errors.covariance, errors.known
     found: dict[str, Any] = {}
     if constant > 0.0:
@@ -102,6 +106,13 @@ def attributes_of(errors: Errors, constant: float, people: float | None) -> dict
         theta, covariance = units * theta, units * covariance * units[:, None]
         if people is not None and known[0]:
             found["mean_curvature_"] = errors.curvature_of_last / (constant**2 * max(people, 1.0))
+    # Every parameter of rows as they come is a linear function of these: it is known if all that it is made of is.
+    size = len(theta)
+    coef, intercept = row_map.undone(np.eye(size)[:, int(constant > 0.0) :], np.eye(size)[:, 0])
+    undone = np.column_stack([intercept, coef]).T if constant > 0.0 else coef.T
+    known = ~np.any((undone != 0.0) & ~known, axis=1)
+    theta, covariance = undone @ theta, undone @ covariance @ undone.T
+    covariance = (covariance + covariance.T) / 2.0
     return found | {
         "estimate_": np.where(known, theta, np.nan),
         "covariance_": np.where(known & known[:, None], covariance, np.nan),

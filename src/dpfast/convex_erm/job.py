@@ -12,7 +12,7 @@ from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.io import Deferred
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm
+from dpfast.jobs.rows import Rows, RowsForm, bounded_by_limits
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
 from dpfast.jobs.values import INTEGER, NUMBER, TEXT, Either, Lists
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEATURES = """
-dose = "number"
+dose = { low = -3, high = 3 }
 smoker = { kind = "boolean", missing = false }
 site = { levels = ["Bern", "Basel", "Genf"], drop_first = true, undeclared = "zeros" }
 """
@@ -35,8 +35,13 @@ class Regressor(Kind):
     RESULTS = results
     FORM = RowsForm("one", people=True, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(
-        examples={"bound_x": "2.0", "bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
+        left_out=("max_weight",),
+        examples={"bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
     )
+
+    def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
+        """Return the estimator's parameters; rows are bounded by their limits too."""
+        return bounded_by_limits(given, data)
 
     def fit(self, model: ObjectivePerturbationRegressor, job: Job, progress: Progress | None) -> None:
         """Fit; of a squared loss from a stream, of others the rows are held in memory."""
@@ -61,7 +66,7 @@ class Classifier(Kind):
     CHANGES = Changes(
         values={"classes": Lists(Either((TEXT, INTEGER, NUMBER)))},
         optional=("classes",),
-        examples={"bound_x": "2.0"},
+        left_out=("max_weight",),
     )
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
@@ -71,7 +76,7 @@ class Classifier(Kind):
         if data.columns is None and "classes" not in given:
             raise ValueError("[estimator] lacks the key 'classes': all labels there are in y")
         classes = list(given["classes"] if data.classes is None else data.classes)
-        return {**given, "classes": classes} | self._weights(given, classes)
+        return bounded_by_limits(given, data) | {"classes": classes} | self._weights(given, classes)
 
     def _weights(self, given: Mapping[str, Any], classes: list[Any]) -> dict[str, Any]:
         """Return weights by label: keys of TOML are text."""

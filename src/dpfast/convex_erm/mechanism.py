@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
@@ -70,7 +70,7 @@ class Minimisers(Mechanism[FloatArray]):
         return lambda: np.array(found)
 
     def linear(self, found: FloatArray) -> Linear:
-        """Return what is told as linear functions of rows as they come."""
+        """Return what is told as linear functions of rows after their map."""
         return Linear.split(found, self.constant)
 
 
@@ -128,12 +128,13 @@ class Descent(StepsOf[Descended]):
     """Descent for all classes at once."""
 
     steps: NoisyDescent
+    #: Of its rows, in those of the map.
+    unit: float
 
     def linear(self, found: Descended) -> Linear:
-        """Return what is told as linear functions of rows as they come."""
+        """Return what is told as linear functions of rows after their map."""
         coef, intercept = Linear.split(found.theta.T, float(self.steps.constant))
-        assert self.steps.row_map.scale is not None
-        return Linear(coef / self.steps.row_map.scale, intercept)
+        return Linear(coef / self.unit, intercept)
 
 
 class Placed(NamedTuple):
@@ -151,7 +152,8 @@ class Counts(NamedTuple):
 
     #: Of all cells in one histogram.
     noise: NoisySum
-    #: L2 norm that rows are clipped to.
+    #: The public map of rows, and the length of the longest after it.
+    row_map: RowMap
     bound: float
     #: Where bins of margins end, in multiples of `unit_of_margins`.
     edges: FloatArray
@@ -221,7 +223,7 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
         return lambda: (found, released.values["sum"])
 
     def linear(self, found: tuple[Any, FloatArray]) -> Linear:
-        """Return what is told as linear functions of rows as they come."""
+        """Return what is told as linear functions of rows after their map."""
         classifier: Any = self.classifier
         linear: Linear = classifier.linear(found[0])
         return linear
@@ -230,7 +232,7 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
         """Return the cells of rows, by released coefficients."""
         basis = np.ascontiguousarray(linear.coef.T)
         edges = self.counts.placed(linear).ends[1:-1]
-        return MarginCells(RowMap(bound=self.counts.bound, basis=basis), linear.intercept, edges)
+        return MarginCells(replace(self.counts.row_map, basis=basis), linear.intercept, edges)
 
 
 def unit_of_margins(coef: FloatArray, bound: float) -> float:

@@ -61,10 +61,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     ----------
     epsilon, delta
         As for every estimator.
-    bound_x : float or "private"
-        L2 norm of a row of X, at most; longer rows are scaled onto it. "private" has it found within the budget, of
-        which a tenth is spent on noisy counts of people by the size of their rows: it leaves out about one in a
-        hundred.
+    bound_x : float or "private", optional
+        L2 norm of a row of X, at most; longer rows are scaled onto it. Leave it out if `box_x` bounds the rows.
+        "private" has it found within the budget, of which a tenth is spent on noisy counts of people by the size of
+        their rows: it leaves out about one in a hundred.
+    box_x : mapping or tuple of (low, high), optional
+        Declared limits of every feature, as for `MultiOutcomeRidge`. Rows count from the middle of their limits
+        (without an intercept from 0) in units of half their widths, so that the fit does not depend on the units of the
+        features. Constraint, penalty and ridge are for coefficients in these units; all that is told is in those of X.
     bound_y : float or "private"
         Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0. With the losses
         "huber", "quantile" and "poisson" a smaller one is found within the budget as "private" ones are, because noise
@@ -98,6 +102,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         to noisy sums of curvatures and scores, and `summary` has errors, limits and p-values. Coefficients that predict
         have the rest: their error grows by about a third by descent, by two thirds otherwise. For losses of
         dpfast.solvers alone.
+    max_weight : float, optional
+        For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
+        much. A row's loss counts with its weight's share of it, at most 1. `ridge` and `penalty` are added to that sum.
     calibration : {"sound", "paper"}, default "sound"
         "paper" is the printed noise [1]_: valid under "add_remove", mostly too little under "replace_one", with a
         warning where it is.
@@ -172,7 +179,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return cast("float", self.bound_y)
 
     @quiet
-    def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: ArrayLike | None = None,
+        max_rows: int | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit from rows: arrays, data frames, Arrow or Dask tables, files, or iterables of blocks.
 
         Parameters
@@ -187,6 +201,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             and no `inference`. Each person's slopes are summed and clipped as one.
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
+        sample_weight : array of shape (n_rows,), optional
+            Weight of each row's loss, as private as the row; goes with `max_weight`. Rows are then held in memory, and
+            "auto" is method "objective". Not by descent, and not with a ``CallableLoss``.
 
         Returns
         -------
@@ -202,9 +219,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         def columns() -> dict[str, Any]:
             return columns_of(X) | outcomes_of(X, y)
 
+        if sample_weight is not None and (self.method == "gradient" or groups is not None):
+            raise ValueError(
+                "sample_weight goes with method 'auto' or 'objective', and without groups: descent of scores takes "
+                "steps by the number of people, whatever their weights"
+            )
         reads_once = self._in_order()._may_be_lower is not None and (is_read_once(X) or is_read_once(y))
-        opened = self._held if reads_once else None
-        return self._fit_people(X, y, groups=groups, max_rows=max_rows, columns=columns, opened=opened)
+        people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": columns}
+        return self._fit_weighted(X, y, sample_weight, opened=self._held if reads_once else None, **people)
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -293,7 +315,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         assert outcomes is not None
         return rows, outcomes[:, 0], *owners
 
-    def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> Measured:
+    def _measured(self, X: Any, y: Any, groups: Any = None, max_rows: int | None = None, *shares: Any) -> Measured:
         measured = super()._measured(X, y, groups, max_rows)
         if not getattr(self.loss, "is_of_counts", self.loss == "poisson"):
             return measured
@@ -314,6 +336,14 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return isinstance(loss, SmoothedHuber | SmoothedQuantile) or (loss.is_of_counts and self.fit_intercept)
 
     @property
+    def _may_descend(self) -> bool:
+        return super()._may_descend and not self._is_weighted
+
+    @property
+    def _has_weights_apart(self) -> bool:
+        return self._is_weighted
+
+    @property
     def _descends(self) -> bool:
         """Choose the method, from what was declared."""
         return self.method == "gradient" or self._may_descend
@@ -328,7 +358,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return ScoreDescent.of(
             privacy,
             cast("ScoreLoss", self._resolved_loss),
-            (float(self.bound_x), float(self.bound_y)),
+            self._bounded_rows(n_features),
+            float(self.bound_y),
             n_features,
             self._known_rows(n_rows, max_rows),
             fit_intercept=self.fit_intercept,
@@ -384,21 +415,28 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
                 f"{self.loss!r} may be too narrow"
             )
 
-    def _opened(self, X: Any, y: Any) -> io.Table:
-        return open_with_outcome(type(self).__name__, X, y)
+    def _opened(self, X: Any, y: Any, shares: FloatArray | None = None) -> io.Table:
+        table = open_with_outcome(type(self).__name__, X, y)
+        if shares is None:
+            return table
+        rows, outcomes = table.whole()
+        io.check_shares(rows, shares)
+        return io.open_table(rows, np.column_stack([outcomes, shares]))
 
     def _attributes(self, linear: Linear, ridge: float) -> dict[str, Any]:
         both = super()._attributes(linear, ridge)
         return both | {"coef_": both["coef_"][0], "intercept_": float(both["intercept_"][0])}
 
-    def _fit_without_noise(self, X: Any, y: Any) -> Solved:
+    def _fit_without_noise(
+        self, X: Any, y: Any, groups: None = None, max_rows: None = None, shares: FloatArray | None = None
+    ) -> Solved:
         rows, outcomes = check_X_y(X, y, dtype=np.float64, y_numeric=True)
         if not self._resolved_loss.is_of_counts:
-            releases, attributes = self._without_noise(rows, [outcomes])
+            releases, attributes = self._without_noise(rows, [outcomes], shares)
             return Solved(releases, attributes | {"method_": "objective"})
         # Nothing is clipped, so that the largest rate follows the largest count.
         bound = max(float(self.bound_y), float(np.abs(outcomes).max()))
-        releases, attributes = self._with({"bound_y": bound})._without_noise(rows, [outcomes])
+        releases, attributes = self._with({"bound_y": bound})._without_noise(rows, [outcomes], shares)
         return Solved(releases, attributes | {"bound_y_": bound, "method_": "objective"})
 
     def _check_fitted(self) -> None:

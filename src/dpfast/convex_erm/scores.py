@@ -35,7 +35,8 @@ class ScoreDescent(StepsOf[Regression]):
         cls,
         privacy: Privacy,
         loss: ScoreLoss,
-        bounds: tuple[float, float],
+        rows: tuple[RowMap, float],
+        bound_y: float,
         n_features: int,
         n_rows: int | None,
         *,
@@ -43,13 +44,13 @@ class ScoreDescent(StepsOf[Regression]):
         max_rows: int | None = None,
     ) -> ScoreDescent:
         """Return it for rows and outcomes within bounds, as many as is public; at most `max_rows` of a person."""
-        row_map, outcome_map = (RowMap(bound=bound) for bound in bounds)
+        (row_map, bound_x), outcome_map = rows, RowMap(bound=bound_y)
         if loss.is_of_counts:
-            outcome_map = replace(outcome_map, low=np.zeros(1), high=np.full(1, bounds[1]))
+            outcome_map = replace(outcome_map, low=np.zeros(1), high=np.full(1, bound_y))
         steps = ScoreRegression(
             privacy,
             (n_features, 1),
-            bounds,
+            (bound_x, bound_y),
             row_map,
             outcome_map,
             fit_intercept=fit_intercept,
@@ -60,8 +61,11 @@ class ScoreDescent(StepsOf[Regression]):
         return cls(steps)
 
     def linear(self, found: Regression) -> Linear:
-        """Return what is told as linear functions of rows as they come."""
-        return Linear(found.solution.coef, found.solution.intercept)
+        """Return what is told as linear functions of rows after their map."""
+        coef, intercept, row_map = found.solution.coef, found.solution.intercept, self.steps.row_map
+        if row_map.center is not None:
+            intercept = intercept + coef @ row_map.center
+        return Linear(coef if row_map.scale is None else coef * row_map.scale, intercept)
 
     def relative_error(self, people: int, spread: float = SPREAD) -> float:
         """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""

@@ -30,7 +30,7 @@ class Describe(Kind):
     KIND = "describe"
     ESTIMATOR = TableDescriber
     RESULTS = results
-    FORM = RowsForm("none", people=True, limits=True, is_encoded=False, example=(_COLUMNS, ""))
+    FORM = RowsForm("none", people=True, is_encoded=False, example=(_COLUMNS, ""))
     CHANGES = Changes(
         values={"crosstabs": Lists(Lists(TEXT, 2))},
         examples={"crosstabs": '[["site", "smoker"]]'},

@@ -26,7 +26,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
 from dpfast.estimator.base import Prepared, PrivateEstimator, warn
-from dpfast.estimator.documentation import missing_bound
+from dpfast.estimator.documentation import missing_parameter
 from dpfast.io.arrays import borrowed
 from dpfast.io.blocks import column_names, is_read_once, outcome_names_of
 from dpfast.io.sources import check_listed
@@ -225,6 +225,13 @@ def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False, or
     return table
 
 
+def check_most(max_weight: float | None) -> float:
+    """Return the bound on weights, if there is one."""
+    if max_weight is None:
+        raise ValueError("sample_weight needs max_weight: the largest weight that counts, a public number")
+    return float(max_weight)
+
+
 def check_people(groups: object, max_rows: object) -> bool:
     """Return whether people have several rows; refuse one of `groups` and `max_rows` without the other."""
     if groups is None and max_rows is None:
@@ -237,29 +244,15 @@ def check_people(groups: object, max_rows: object) -> bool:
 
 Class = TypeVar("Class", bound=type)
 
-#: Of required keywords, those whose absence is explained.
-_EXPLAINED = "bound", "box", "classes"
-
-
 # What other estimators take, and this one may not.
-_ELSEWHERE = {
-    "box_x": "rows are bounded by bound_x: scale columns by public limits first, (X - middle) / half_width, and a row "
-    "of d columns is at most sqrt(d) long",
-    "max_weight": "MultiOutcomeRidge takes weights",
-}
+_ELSEWHERE = {"max_weight": "MultiOutcomeRidge, the classifier and the regressor take weights"}
 
 
 def explains_parameters(cls: Class) -> Class:
-    """Make the error for a missing bound explain it, and that for an unknown parameter name the nearest."""
+    """Make the error for a missing parameter explain it, and that for an unknown parameter name the nearest."""
     init: Any = cls.__init__  # type: ignore[misc]
     known = signature(init).parameters
-    needed = [
-        name
-        for name, parameter in known.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-        and parameter.default is parameter.empty
-        and name.startswith(_EXPLAINED)
-    ]
+    needed = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
 
     @wraps(init)
     def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -273,7 +266,7 @@ def explains_parameters(cls: Class) -> Class:
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
         for name in needed:
             if name not in kwargs:
-                raise missing_bound(cls, name)
+                raise missing_parameter(cls, name)
         init(self, *args, **kwargs)
 
     cls.__init__ = explaining  # type: ignore[misc]

@@ -61,6 +61,35 @@ def missing_bound(cls: type, *names: str) -> TypeError:
     )
 
 
+#: Of parameters that are no bounds: how to choose them, and the page.
+_CHOICES = {
+    "n_nonzero": (
+        "Every further feature takes up a smaller effect, and a share of the budget. Choose it from what is known "
+        "without the table, never from its rows; plan gives the error to expect of any number",
+        "guides/sparse_regression.md",
+    ),
+    "classes": (
+        "List what the form, the code book or the question allows, never from its rows: labels found in a table "
+        "reveal the people who have them",
+        "concepts/bounds.md",
+    ),
+    "gamma": (
+        "A reward t steps ahead counts gamma^t times as much as one now, so that about 1/(1 - gamma) steps count: "
+        "choose it by how far ahead a decision is judged",
+        "guides/policy_evaluation.md",
+    ),
+}
+
+
+def missing_parameter(cls: type, name: str) -> TypeError:
+    """Return the error for an estimator without a parameter that has no default."""
+    if name not in _CHOICES:
+        return missing_bound(cls, name)
+    meaning = explained(name, cls.__doc__ or "")
+    how, page = _CHOICES[name]
+    return TypeError(f"{cls.__name__} needs {name} ({_CLAUSE.split(meaning, maxsplit=1)[0]}). {how}. See docs/{page}")
+
+
 def document(cls: type, shared: str) -> None:
     """Complete the docstrings of a class and of its methods."""
     documented = [cls, *(member for member in vars(cls).values() if isinstance(member, FunctionType))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -116,9 +117,9 @@ class LinearEstimator(PrivateEstimator):
         return bool(getattr(self, "fit_intercept", False))
 
     @property
-    def _predicted_norm(self) -> float:
-        """L2 norm that rows are clipped to for prediction."""
-        return np.inf
+    def _predicted_map(self) -> RowMap:
+        """The map that clips rows for prediction."""
+        return RowMap()
 
     @property
     def _names_one_side(self) -> bool:
@@ -219,7 +220,7 @@ class LinearEstimator(PrivateEstimator):
         """
         check_is_fitted(self)
         basis = np.ascontiguousarray(np.atleast_2d(self.coef_).T)
-        row_map = RowMap(bound=self._predicted_norm, basis=basis)
+        row_map = replace(self._predicted_map, basis=basis)
         blocks = (np.asarray(block) for block, _ in io.blocks(X)) if io.is_sparse(X) else [X]
         products = np.concatenate([row_map(rows_to_predict(self, block)) for block in blocks])
         return (products if self.coef_.ndim == 2 else products[:, 0]) + getattr(self, "intercept_", 0.0)

@@ -50,5 +50,7 @@ from dpfast.io.transforms import Interaction as Interaction
 from dpfast.io.transforms import Log as Log
 from dpfast.io.transforms import Polynomial as Polynomial
 from dpfast.io.transforms import Spline as Spline
+from dpfast.io.weights import check_shares as check_shares
+from dpfast.io.weights import shares_of as shares_of
 from dpfast.io.weights import weighed as weighed
 from dpfast.io.writing import write_table as write_table

@@ -62,18 +62,41 @@ def weighed(
     >>> weighed(np.ones((3, 1)), np.ones(3), [4.0, 1.0, 9.0], 4.0)[0].ravel()
     array([1. , 0.5, 1. ])
     """
-    if isinstance(X, Partitions) or is_dask(X) or is_dask(Y) or is_dask(weights):
-        raise TypeError("sample_weight goes with tables that are read here, and not with a table in parts")
-    roots = _roots(weights, most, clips=clips)
+    roots = np.sqrt(shares_of(X, Y, weights, most, clips=clips))
     x, y = in_memory(X, "X", may_copy=may_copy), None
     if Y is not None:
         y = in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
     if x is None or (y is None and Y is not None):
         several = _Weighed(X, Y, roots, row_map)
         return (iter(several) if is_read_once(X) or is_read_once(Y) else several), None
-    if len(x) != len(roots):
-        raise ValueError("X and sample_weight have different numbers of rows")
+    check_shares(x, roots)
     return _times(_mapped(x, row_map), roots), None if y is None else _times(y, roots)
+
+
+def shares_of(X: Any, Y: Any, weights: Any, most: float, *, clips: bool = True) -> FloatArray:
+    """Return the share of each row's weight of the largest that counts; beyond 1 only where it does not clip."""
+    if isinstance(X, Partitions) or is_dask(X) or is_dask(Y) or is_dask(weights):
+        raise TypeError("sample_weight goes with tables that are read here, and not with a table in parts")
+    column = in_memory(weights, "sample_weight", is_outcome=True, may_copy=True)
+    if column is None:
+        problem = "sample_weight must be an array with one weight a row"
+        column = as_matrix(in_own_words(partial(np.asarray, weights), problem), "sample_weight", is_outcome=True)
+    if column.shape[1] != 1:
+        raise ValueError("sample_weight must be 1-D, with one weight a row")
+    given = column[:, 0].astype(np.float64)
+    if not np.all(np.isfinite(given) & (given >= 0.0)):
+        raise ValueError("sample_weight must hold finite numbers of at least 0")
+    if not clips and not np.any(given):
+        # Only where nothing is private: with noise, this would reveal something of all people at no cost.
+        raise ValueError("sample_weight must not be zero for all rows")
+    shares: FloatArray = (np.minimum(given, most) if clips else given) / most
+    return shares
+
+
+def check_shares(rows: Any, shares: FloatArray) -> None:
+    """Refuse weights of another number of rows."""
+    if len(rows) != len(shares):
+        raise ValueError("X and sample_weight have different numbers of rows")
 
 
 class _Weighed:
@@ -106,19 +129,3 @@ def _mapped(rows: Any, row_map: RowMap | None) -> Any:
 def _times(rows: Any, roots: FloatArray) -> FloatArray:
     weighed_rows: FloatArray = np.asarray(rows, np.float64) * roots[:, np.newaxis]
     return weighed_rows
-
-
-def _roots(weights: Any, most: float, *, clips: bool) -> FloatArray:
-    column = in_memory(weights, "sample_weight", is_outcome=True, may_copy=True)
-    if column is None:
-        problem = "sample_weight must be an array with one weight a row"
-        column = as_matrix(in_own_words(partial(np.asarray, weights), problem), "sample_weight", is_outcome=True)
-    if column.shape[1] != 1:
-        raise ValueError("sample_weight must be 1-D, with one weight a row")
-    given = column[:, 0].astype(np.float64)
-    if not np.all(np.isfinite(given) & (given >= 0.0)):
-        raise ValueError("sample_weight must hold finite numbers of at least 0")
-    if not clips and not np.any(given):
-        # Only where nothing is private: with noise, this would reveal something of all people at no cost.
-        raise ValueError("sample_weight must not be zero for all rows")
-    return np.sqrt((np.minimum(given, most) if clips else given) / most)

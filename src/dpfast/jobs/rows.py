@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.io import Boolean, Category, Columns, EncodedTable, RowOwners, in_own_words
+from dpfast.io import Boolean, Category, Columns, EncodedTable, Number, RowOwners, in_own_words
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
@@ -137,18 +137,12 @@ class RowsForm:
         outcomes: Outcomes = "several",
         *,
         people: bool = False,
-        limits: bool = False,
         is_encoded: bool = True,
         example: tuple[str, str],
     ) -> None:
         self._outcomes, self._is_encoded = outcomes, is_encoded
         features, those = (line.strip("\n") for line in example)
-        self._has_limits = limits
-        why = (
-            "rows are bounded by bound_x here, there are no limits of columns (to scale one by its limits, take a "
-            "polynomial of degree 1: { kind = 'polynomial', degree = 1, low = ..., high = ... })"
-        )
-        column = columns_table(limits=None if limits else why, transforms=is_encoded, is_encoded=is_encoded)
+        column = columns_table(limits=None, transforms=is_encoded, is_encoded=is_encoded)
         what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
         says = (
             f"What {what}: columns, by name or pattern. A kind alone, such as "
@@ -184,7 +178,7 @@ class RowsForm:
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
         columns = _resolved(declared, files)
         if columns is None:
-            if self._has_limits and any(one.is_limited for one in declared["features"].values()):
+            if any(one.is_limited for one in declared["features"].values()):
                 raise ValueError(
                     "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
                     "columns it stands for: name them in full, in the job or in a copy to plan with"
@@ -202,8 +196,7 @@ class RowsForm:
             columns.check(files)
             if people is not None:
                 RowOwners(files, people.id).check()
-        is_limited = self._has_limits and any(one.is_limited for one in declared["features"].values())
-        box = columns.box if is_limited else None
+        box = _box(columns, declared["features"])
         names = columns.feature_names if self._is_encoded else columns.names
         rows = Rows(files, columns, people, names, columns.outcome_names, box)
         return self._with_labels(rows) if self._outcomes == "labels" else rows
@@ -235,6 +228,13 @@ class RowsForm:
         shapes = [_shape(key, file, labels=self._outcomes == "labels") for key, file in zip(wanted, files, strict=True)]
         names = [tuple(f"{key}{j}" for j in range(shape[1])) for key, shape in zip(wanted, shapes, strict=True)]
         return Rows(files, None, None, names[0], names[1] if len(names) > 1 else (), None, shapes[0][0])
+
+
+def _box(columns: Columns, declared: Mapping[str, Declared]) -> tuple[FloatArray, FloatArray] | None:
+    """Return the limits of features: of all, where those of a number are declared; transforms always have some."""
+    is_complete = len(columns.limits) == len(columns.feature_names)
+    is_requested = any(one.is_limited and one.kind is Number for one in declared.values())
+    return columns.box if is_requested or (is_complete and any(one.is_limited for one in declared.values())) else None
 
 
 def _people(sections: Mapping[str, Any], given: Mapping[str, Any]) -> OwnerColumn | None:
@@ -298,3 +298,13 @@ def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
     if "box_x" in given:
         raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
     return {**given, "box_x": data.box}
+
+
+def bounded_by_limits(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
+    """Return the same, once something bounds the rows."""
+    parameters = with_box(given, data)
+    if "bound_x" not in parameters and "box_x" not in parameters:
+        raise ValueError(
+            "nothing bounds the rows: declare low and high of every number in [features], or bound_x in [estimator]"
+        )
+    return parameters

@@ -1,4 +1,4 @@
-/* Generalised linear losses sum_i l(x_i'theta, y_i): value, gradient and Hessian weights in double precision, and the
+/* Generalised linear losses sum_i v_i l(x_i'theta, y_i): value, gradient and Hessian weights in double precision, and the
  * gradient in twice the precision.
  *
  * With z = x'theta, the losses and their derivatives in z are
@@ -27,7 +27,7 @@
  * reduces its argument by multiples of ln 2 and a factor 2^9, and squares a Taylor sum: its error is below 2^-90.
  *
  * Order of operations is fixed, so the levels of cpu.h give the same bits. Checks are the caller's: finite rows, outcomes
- * other than 0, of size 1 at most, where margins are taken.
+ * of size 1 at most where margins are taken. A weight multiplies what is in pairs: 2^-104 relative.
  */
 #include "generalised_linear.h"
 
@@ -141,6 +141,10 @@ static DPFAST_INLINE void model_of(const dpfast_observations *observations, cons
         for (int lane = 0; lane < DPFAST_LANES; lane++)
             z += sums[lane];
         local_loss at = evaluate(loss, z, observations->outcomes[i]);
+        if (observations->weights) {
+            double weight = observations->weights[i];
+            at = (local_loss){weight * at.value, weight * at.first, weight * at.second};
+        }
         double root = sqrt(at.second);
         *value += at.value;
         for (j = 0; j < n; j++) {
@@ -268,6 +272,8 @@ static DPFAST_INLINE void precise_gradient_of(const dpfast_observations *observa
             const double *row = observations->rows + i * n;
             pair z = inner_product(row, theta, theta + n, n);
             pair derivative = precise_derivative(loss, z, observations->outcomes[i]);
+            if (observations->weights)
+                derivative = times(observations->weights[i], derivative);
             for (ptrdiff_t j = 0; j < n; j++) {
                 double product = row[j] * derivative.high;
                 double rest = fma(row[j], derivative.high, -product) + row[j] * derivative.low;

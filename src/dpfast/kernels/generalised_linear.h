@@ -21,9 +21,9 @@ typedef struct {
     double width, threshold, start, shift;
 } dpfast_loss;
 
-/* Rows of a C-contiguous table and their outcomes. */
+/* Rows of a C-contiguous table, their outcomes and their weights, of 0 or more; NULL for weights of 1. */
 typedef struct {
-    const double *rows, *outcomes;
+    const double *rows, *outcomes, *weights;
     ptrdiff_t n_features;
 } dpfast_observations;
 

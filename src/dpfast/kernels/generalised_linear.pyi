@@ -20,6 +20,7 @@ class LossSums:
         self,
         rows: _FloatArray,
         outcomes: _FloatArray,
+        weights: _FloatArray | None = None,
         *,
         kind: str,
         width: float = 1.0,

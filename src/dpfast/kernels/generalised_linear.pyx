@@ -29,6 +29,7 @@ cdef extern from "generalised_linear.h" nogil:
     ctypedef struct dpfast_observations:
         const double *rows
         const double *outcomes
+        const double *weights
         ptrdiff_t n_features
 
     void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
@@ -71,6 +72,8 @@ cdef class LossSums:
     ----------
     rows : ndarray of shape (n_rows, n_features)
     outcomes : ndarray of shape (n_rows,)
+    weights : ndarray of shape (n_rows,), optional
+        Of 0 or more, of the rows' losses; None for 1.
     kind : str
         That of a loss of solvers/losses.py.
     width, threshold, start, shift : float
@@ -83,14 +86,17 @@ cdef class LossSums:
     cdef dpfast_loss loss
     cdef const double[:, ::1] rows
     cdef const double[::1] outcomes
+    cdef const double[::1] weights
     cdef const blas_products* blas
     cdef int level
 
-    def __init__(self, const double[:, ::1] rows, const double[::1] outcomes, *, kind, width=1.0, threshold=1.0,
-                 start=0.0, shift=0.0, level=-1):
-        self.rows, self.outcomes, self.level = rows, outcomes, level
+    def __init__(self, const double[:, ::1] rows, const double[::1] outcomes, const double[::1] weights=None, *, kind,
+                 width=1.0, threshold=1.0, start=0.0, shift=0.0, level=-1):
+        self.rows, self.outcomes, self.weights, self.level = rows, outcomes, weights, level
         self.blas = import_products()
         self.observations.rows, self.observations.outcomes = &rows[0, 0], &outcomes[0]
+        if weights is not None:
+            self.observations.weights = &weights[0]
         self.observations.n_features = rows.shape[1]
         self.loss = dpfast_loss(_KINDS[kind], width, threshold, start, shift)
 

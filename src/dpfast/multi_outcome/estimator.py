@@ -27,6 +27,7 @@ from dpfast.estimator.base import Fitted, Prepared, Solved, Summed, warn
 from dpfast.estimator.bounded import (
     BoundedEstimator,
     Measured,
+    check_most,
     check_people,
     columns_of,
     dimensions_of,
@@ -499,8 +500,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         """Refuse weights without a bound, and where something else than weighted rows is summed."""
         if sample_weight is None:
             return
-        if self.max_weight is None:
-            raise ValueError("sample_weight needs max_weight: the largest weight that counts, a public number")
+        check_most(self.max_weight)
         if self._to_find & {"bound_x", "box_x"} and (self._has_intercept or self.box_x is not None):
             raise ValueError(
                 f"{self._named} does not go with sample_weight, unless bound_x alone is found and fit_intercept=False: "
@@ -517,13 +517,12 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self, privacy: Privacy, sample_weight: ArrayLike, X: Any, Y: Any, groups: Any, max_rows: int | None
     ) -> tuple[Any, ...]:
         """Return the data of a fit, weighted."""
-        assert self.max_weight is not None
         clips = not math.isinf(privacy.epsilon)
         io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
         may_copy = not clips or groups is not None
-        rows = self._unweighed
+        rows, most = self._unweighed, check_most(self.max_weight)
         row_map = rows.held if clips else rows.as_they_are
-        table = io.weighed(X, Y, sample_weight, float(self.max_weight), clips=clips, may_copy=may_copy, row_map=row_map)
+        table = io.weighed(X, Y, sample_weight, most, clips=clips, may_copy=may_copy, row_map=row_map)
         return *table, groups, max_rows
 
     @property

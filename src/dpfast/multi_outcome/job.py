@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm, with_box
+from dpfast.jobs.rows import Rows, RowsForm, bounded_by_limits
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
 from dpfast.multi_outcome import results
@@ -33,7 +33,7 @@ class MultiOutcome(Kind):
     KIND = "multi_outcome_ridge"
     ESTIMATOR = MultiOutcomeRidge
     RESULTS = results
-    FORM = RowsForm(people=True, limits=True, example=(_FEATURES, _OUTCOMES))
+    FORM = RowsForm(people=True, example=(_FEATURES, _OUTCOMES))
     # People with several rows are streamed, which block_bounds are not for.
     CHANGES = Changes(
         left_out=("block_bounds", "max_weight"),
@@ -42,11 +42,7 @@ class MultiOutcome(Kind):
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; rows are bounded by their limits too."""
-        parameters = with_box(given, data)
-        if "bound_x" not in parameters and "box_x" not in parameters:
-            raise ValueError(
-                "nothing bounds the rows: declare low and high of every number in [features], or bound_x in [estimator]"
-            )
+        parameters = bounded_by_limits(given, data)
         if data.columns is not None and "n_subsample" in given:
             raise ValueError(
                 "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"

@@ -7,6 +7,17 @@ person's effect are in releases/objective_bounds.py, the calibration of the nois
 A table's loss is of bounded rows, or of moments if these suffice. Rows are clipped to `bound_x`, with the slack of
 their rounding: of rows on a grid, for moments, or of computed norms, for rows of doubles.
 
+*Weights.* A person's weight w is as private as the row (x, y), and a part of it. Its share v = min(w, W)/W of the
+declared bound W is a function of that row and of W. The row adds v l(x'theta, y) to the summed loss: v l' x to the
+gradient and v l'' x x' to the Hessian. As 0 <= v <= 1, also in floating point, the gradient of a record is no longer
+than that of some record without weights, on the same line and of the same sign, and its curvature no larger. So every
+bound that objective perturbation is calibrated with holds (releases/objective_bounds.py), for whichever table: in the
+units of the weights the bounds are W times the largest slope, and W times the largest curvature. A loss of squares,
+v (y - x'theta)^2/2, is that of the row (r x, r y) with r the root of v, which is within the same bounds: its moments
+are those of such rows (io/weights.py), with the constant among their entries. The labels of classifiers are signs times
+v: losses of margins take the size of an outcome for a weight, as descent does: there a row's slope times the row is v
+times what it is without weights, before the person's part is clipped, so that the clip bounds it as any other.
+
 *Floating point.* The objective minimised is exact: moments of rows on a grid as sums of two doubles, or rows of
 doubles, with gradients in twice the precision. The minimiser comes with a tolerance for every table and every b. b is
 rounded to a grid, and this moves the minimiser by at most the rounding's length over m. The release adds noise that
@@ -213,6 +224,10 @@ class TableLoss:
     bound_y: float = 1.0
     #: Value of a last feature, the same in every row; a power of two, or 0 for none.
     constant: float = 0.0
+    #: The public map of rows, whose images are within `bound_x`; None for one that clips them to it.
+    row_map: RowMap | None = None
+    #: Whether a last column of outcomes has the rows' weights, at most 1.
+    is_weighted: bool = False
 
     def __post_init__(self) -> None:
         check.positive("bound_x", self.bound_x)
@@ -227,11 +242,20 @@ class TableLoss:
         """Bound rows with this many features, and outcomes, as they enter the loss."""
         if self.takes_moments:
             row_bound, outcome_bound = rounded_bound(self.bound_x, n_features), rounded_bound(self.bound_y, 1)
-        else:
+        elif self.row_map is None:
             row_bound, outcome_bound = self.bound_x * (1.0 + NORM_SLACK), self.bound_y
-        if self.constant > 0.0:
+        else:
+            row_bound, outcome_bound = self.row_map.largest_norm(n_features), self.bound_y
+        if self.takes_moments and self.is_weighted:
+            row_bound = rounded_bound(self._longest, n_features + (self.constant > 0.0))
+        elif self.constant > 0.0:
             row_bound = math.hypot(row_bound, self.constant) * (1.0 + 2.0**-50)
         return Sizes(row_bound=row_bound, outcome_bound=outcome_bound)
+
+    @property
+    def _longest(self) -> float:
+        """Length of the longest row, the constant included, up to rounding."""
+        return math.hypot(self.bound_x, self.constant)
 
     def bounds(
         self, n_parameters: int, constraint: Constraint | None, penalty: Penalty | None, n_rows: int | None
@@ -258,42 +282,51 @@ class TableLoss:
 
         `chosen` gives the loss of rows for their number, if the number is not known before.
         """
-        if self.takes_moments:
-            sums = self.constant > 0.0
-            exact = gram(table, bound_x=self.bound_x, bound_y=self.bound_y, sums=sums, n_threads=n_threads)
+        if self.takes_moments and not self.is_weighted:
+            sums, map_x = self.constant > 0.0, self.row_map
+            exact = gram(table, bound_x=self.bound_x, bound_y=self.bound_y, map_x=map_x, sums=sums, n_threads=n_threads)
             return [loss_of_moments(exact, self.sizes(exact.n_features), self.constant)], exact.n_rows
         if table.partitions is not None:
             raise TypeError(
                 "a table in parts, as of Dask, is summed, which does for loss='squared' and for descent "
                 "(method='gradient') alone: other losses are minimised over rows in memory"
             )
-        rows, outcomes = self.bounded(*table.whole(), n_threads)
+        rows, outcomes, weights = self.bounded(*table.whole(), n_threads)
+        if self.takes_moments:
+            assert weights is not None
+            roots = np.sqrt(weights)[:, None]
+            exact = gram(
+                rows * roots, outcomes * roots, bound_x=self._longest, bound_y=self.bound_y, n_threads=n_threads
+            )
+            return [loss_of_moments(exact, self.sizes(table.n_features))], exact.n_rows
         own = self if chosen is None else replace(self, loss=chosen(len(rows)))
-        return [own.of_rows(rows, column, n_threads) for column in outcomes.T], len(rows)
+        return [own.of_rows(rows, column, n_threads, weights) for column in outcomes.T], len(rows)
 
     def bounded(
         self, rows: NDArray[Any], outcomes: NDArray[Any], n_threads: int | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return a copy of rows (n, d), clipped and followed by the constant, and of outcomes (n, k)."""
-        n_features = rows.shape[1]
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Return a copy of rows (n, d), clipped and followed by the constant, of outcomes (n, k), and weights (n,)."""
+        n_features, weights = rows.shape[1], None
+        if self.is_weighted:
+            outcomes, weights = outcomes[:, :-1], np.array(outcomes[:, -1], np.float64)
         bounded = np.empty((len(rows), n_features + (self.constant > 0.0)))
         bounded[:, n_features:] = self.constant
         limit, clipped = np.full(1, float(self.bound_y)), np.empty(outcomes.shape)
         least = 0.0 * limit if self.loss.is_of_counts else -limit
         for name, finite in (
-            ("X", RowMap(bound=float(self.bound_x)).into(rows, bounded[:, :n_features], n_threads)),
+            ("X", (self.row_map or RowMap(bound=float(self.bound_x))).into(rows, bounded[:, :n_features], n_threads)),
             ("y", RowMap(least, limit).into(outcomes, clipped, n_threads)),
         ):
             if not finite:
                 raise ValueError(f"{name} must be finite: it holds NaN or infinity")
-        return bounded, clipped
+        return bounded, clipped, weights
 
     def of_rows(
-        self, rows: FloatArray, outcomes: FloatArray, n_threads: int | None = None
+        self, rows: FloatArray, outcomes: FloatArray, n_threads: int | None = None, weights: FloatArray | None = None
     ) -> GeneralisedLinear | CallableLossSum:
         """Return the loss of rows and outcomes that are `bounded`."""
         sizes = self.sizes(rows.shape[1] - (self.constant > 0.0))
-        return loss_of_rows(rows, outcomes, self.loss, sizes, n_threads)
+        return loss_of_rows(rows, outcomes, self.loss, sizes, n_threads, weights)
 
 
 def loss_of_rows(
@@ -302,14 +335,15 @@ def loss_of_rows(
     loss: GeneralisedLinearLoss,
     sizes: Sizes,
     n_threads: int | None = None,
+    weights: FloatArray | None = None,
 ) -> GeneralisedLinear | CallableLossSum:
-    """Return the sum of losses of rows and outcomes within bounds."""
+    """Return the sum of losses of rows and outcomes within bounds, each times its weight."""
     if len(rows) == 0:
         # A row of zeros adds a constant.
-        rows, outcomes = np.zeros((1, rows.shape[1])), np.ones(1)
+        rows, outcomes, weights = np.zeros((1, rows.shape[1])), np.ones(1), None
     if isinstance(loss, CallableLoss):
         return CallableLossSum(rows, outcomes, loss, **sizes)
-    return GeneralisedLinear(rows, outcomes, loss, **sizes, n_threads=n_threads)
+    return GeneralisedLinear(rows, outcomes, loss, **sizes, n_threads=n_threads, weights=weights)
 
 
 def loss_of_moments(

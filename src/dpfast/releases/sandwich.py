@@ -5,6 +5,8 @@ outcome y. Their score s is minus the loss's derivative in x'theta, and their cu
 every step two sums are released: of (sqrt(w) x)(sqrt(w) x)', and, jointly, of (s x)(s x)' and s x (solvers/sandwich.py
 describes their use).
 
+A row that has a weight, a share v of at most 1, has v times the score and the curvature.
+
 *Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
 clipped to public lengths, sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
 L ||theta||. They are rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact
@@ -125,13 +127,15 @@ class Weighed:
 
     def __call__(self, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, Any]:
         """Map rows, each on its own, to the bit: products by RowMap, derivatives by the kernel, one by one."""
-        rows, outcomes = self.table_loss.bounded(*io.open_table(x, y).whole())
+        rows, outcomes, weights = self.table_loss.bounded(*io.open_table(x, y).whole())
+        weights = np.ones(len(rows)) if weights is None else weights
         margins = RowMap(basis=np.ascontiguousarray(self.theta[:, None]))(rows)[:, 0]
         loss = self.table_loss.loss
         if self.kind == "curvatures":
-            factors = np.sqrt(np.maximum(GeneralisedLinearLoss.second_derivative(loss, margins, outcomes[:, 0]), 0.0))
+            curvatures = GeneralisedLinearLoss.second_derivative(loss, margins, outcomes[:, 0])
+            factors = np.sqrt(np.maximum(weights * curvatures, 0.0))
         else:
-            factors = -GeneralisedLinearLoss.derivative(loss, margins, outcomes[:, 0])
+            factors = -weights * GeneralisedLinearLoss.derivative(loss, margins, outcomes[:, 0])
         return rows * factors[:, None], None, ids
 
 
@@ -146,11 +150,19 @@ def sum_weighed(data: Any, weighed: Weighed, radius: float) -> Gram:
     return gram(people, bound_x=radius, sums=weighed.kind == "scores", n_threads=data.n_threads)
 
 
-def exact_errors(loss: GeneralisedLinearLoss, theta: FloatArray, rows: FloatArray, outcomes: FloatArray) -> Errors:
+def exact_errors(
+    loss: GeneralisedLinearLoss,
+    theta: FloatArray,
+    rows: FloatArray,
+    outcomes: FloatArray,
+    weights: FloatArray | None = None,
+) -> Errors:
     """Return the errors from steps without noise, for unclipped rows."""
+    weights = np.ones(len(rows)) if weights is None else weights
     for _ in _SHARES:
         margins = rows @ theta
-        curvatures, scores = loss.second_derivative(margins, outcomes), -loss.derivative(margins, outcomes)
+        curvatures = weights * loss.second_derivative(margins, outcomes)
+        scores = -weights * loss.derivative(margins, outcomes)
         scored = rows * scores[:, None]
         sums = Sums((rows * curvatures[:, None]).T @ rows, scored.T @ scored, scored.sum(axis=0), 0.0, 0.0)
         last, theta = theta, newton_step(theta, sums)

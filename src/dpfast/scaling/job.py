@@ -28,7 +28,7 @@ class Scaler(Kind):
     KIND = "private_standard_scaler"
     ESTIMATOR = PrivateStandardScaler
     RESULTS = results
-    FORM = RowsForm("none", people=True, limits=True, example=(_FEATURES, ""))
+    FORM = RowsForm("none", people=True, example=(_FEATURES, ""))
     CHANGES = Changes(optional=("box_x",))
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:

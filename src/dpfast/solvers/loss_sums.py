@@ -129,14 +129,17 @@ class _RowLosses(LossBounds):
         n_rows, n = self._rows.shape
         super().__init__(n_rows, n, loss, row_bound=row_bound, outcome_bound=outcome_bound)
         weights = np.abs(self._outcomes)
-        if loss.is_classification and not ((weights > 0.0) & (weights <= 1.0)).all():
-            raise ValueError("outcomes must be from -1 to 1, and not 0, for a loss of classification")
+        if loss.is_classification and not (weights <= 1.0).all():
+            raise ValueError("outcomes must be from -1 to 1 for a loss of classification")
         if loss.is_of_counts and (self._outcomes < 0.0).any():
             raise ValueError("outcomes must be 0 or more for a loss of counts")
 
 
 class GeneralisedLinear(_RowLosses):
-    """Sum over rows of a generalised linear loss, sum_i l(x_i'theta, y_i); results do not depend on threads."""
+    """Sum over rows of a generalised linear loss, sum_i v_i l(x_i'theta, y_i); results do not depend on threads.
+
+    The weights v_i, if any, are 0 or more, and at most 1 for `gradient_error` and the like.
+    """
 
     def __init__(
         self,
@@ -147,10 +150,14 @@ class GeneralisedLinear(_RowLosses):
         row_bound: float,
         outcome_bound: float = 1.0,
         n_threads: int | None = None,
+        weights: ArrayLike | None = None,
     ) -> None:
         super().__init__(rows, outcomes, loss, row_bound=row_bound, outcome_bound=outcome_bound)
         parameters: dict[str, Any] = {**loss.parameters()}
-        self._sums = generalised_linear.LossSums(self._rows, self._outcomes, kind=loss.kind, **parameters)
+        own = None if weights is None else finite_array("weights", weights, (1,))
+        if own is not None and (own.shape != self._outcomes.shape or (own < 0.0).any()):
+            raise ValueError("weights must be 0 or more, one for each row")
+        self._sums = generalised_linear.LossSums(self._rows, self._outcomes, own, kind=loss.kind, **parameters)
         threads = resolve_n_threads(n_threads)
         self._n_threads = max(1, min(threads, self._rows.size // _DOUBLES_PER_THREAD, _PARTS))
         n_parts = max(1, min(_PARTS, self.n_rows // _ROWS_PER_PART))

@@ -595,10 +595,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _solve(self, mechanism: SparseMechanism, found: Chosen, public: int) -> Fitted:
         features = np.array(found.features)
-        theta, intercept = found.theta / self._units(public)[features, None], found.intercept
-        if intercept is not None and (middle := self._middle(public)) is not None:
-            intercept = intercept - middle[features] @ theta
-        return Fitted(_fitted(features, theta, public, intercept), found.error)
+        intercept = np.zeros(found.theta.shape[1]) if found.intercept is None else found.intercept
+        coef, intercept = self._row_map(public).of_entries(list(found.features)).undone(found.theta.T, intercept)
+        return Fitted(_fitted(features, coef.T, public, intercept), found.error)
 
     def _fit_without_noise(self, X: Any, y: Any, progress: Progress | None) -> Solved:
         """Best subset, or plain votes; then exact least squares over the box. Or plain orthogonal matching pursuit."""

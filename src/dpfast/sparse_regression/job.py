@@ -29,7 +29,7 @@ class Sparse(Kind):
     KIND = "sparse_regression"
     ESTIMATOR = SparseRegression
     RESULTS = results
-    FORM = RowsForm(people=True, limits=True, example=(_FEATURES, 'days = "number"'))
+    FORM = RowsForm(people=True, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:

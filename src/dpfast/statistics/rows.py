@@ -90,6 +90,12 @@ class RowMap:
             lengths.append((self.bound + float(np.linalg.norm(center))) / float(np.min(scale)))
         return min(lengths) * (1.0 + 2.0 * NORM_SLACK)
 
+    def undone(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return linear functions of rows from those of their images, if nothing is clipped: (l, d) and (l,)."""
+        if self.scale is not None:
+            coef = coef / self.scale
+        return coef, intercept if self.center is None else intercept - coef @ self.center
+
     def of_entries(self, columns: list[int]) -> RowMap:
         """Return what is done to the entries of some columns, each on its own: no norm is held, no basis changed."""
         sides = (self.low, self.high, self.center, self.scale)
@@ -331,6 +337,17 @@ def centred(low: FloatArray, high: FloatArray, bound: float = math.inf) -> tuple
         # size.
         squared = min(squared, cut) if cut > 0.0 else squared
     return RowMap(low, high, bound, center, units), _steady(math.sqrt(squared))
+
+
+def bounded_rows(features: int, bound: float | None, box: object, *, about_center: bool) -> tuple[RowMap, float]:
+    """Return the map of rows within a bound or a box, or both, and the largest norm of what comes out.
+
+    It is about the centre of the box where an intercept makes up for that, in units of its half-widths.
+    """
+    largest = math.inf if bound is None else bound
+    if box is None:
+        return RowMap(bound=largest), largest
+    return (centred if about_center else scaled)(*limits_of(box, features), largest)
 
 
 def _longest(low: FloatArray, high: FloatArray, bound: float, units: FloatArray) -> float:
