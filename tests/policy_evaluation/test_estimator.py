@@ -555,6 +555,8 @@ def test_episodes_are_fitted_as_their_trajectories_are():
     dataset = SimpleNamespace(iterate_episodes=lambda: iter(minari), observation_space=spaces.Discrete(3))
     np.testing.assert_array_equal(fitted(dataset), of_minari)
     np.testing.assert_array_equal(fitted(minari, states=3), of_minari)
+    one = fitted(minari[0], states=3)
+    np.testing.assert_array_equal(one, fitted(minari[:1], states=3))
     of_steps = fitted(Trajectories.from_episodes(steps, 3))
     np.testing.assert_array_equal(fitted(steps, states=3), of_steps)
     np.testing.assert_array_equal(fitted(iter(steps), states=[0, 1, 2]), of_steps)

@@ -395,6 +395,7 @@ class Trajectories:
             return cls.from_minari(given, states=listed)
         if states is None:
             return given
+        given = [given] if sources.is_episode(given) else given
         if isinstance(given, cls) or not isinstance(given, Iterable):
             raise ValueError(
                 f"states go with lists of episodes and with Minari's: a {type(given).__name__} has its own"
