@@ -12,8 +12,8 @@ from dpfast import MultiOutcomeRidge
 PICTURE = Path(__file__).parent / "_static" / "first_fit.png"
 
 
-def main() -> None:
-    """Fit, draw and print."""
+def fit() -> MultiOutcomeRidge:
+    """Return the fitted model; a test compares its table with the home page's."""
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     model = MultiOutcomeRidge(
         epsilon=2.0,
@@ -22,7 +22,12 @@ def main() -> None:
         bound_y=350.0,
         random_state=0,
     )
-    model.fit(X[["age", "sex", "bmi", "bp"]], y)
+    return model.fit(X[["age", "sex", "bmi", "bp"]], y)
+
+
+def main() -> None:
+    """Draw and print."""
+    model = fit()
     axes = model.plot(title="Progression of diabetes, 442 people, epsilon 2")
     axes.figure.savefig(PICTURE, dpi=120)
     print(model.summary().round(2))

@@ -97,3 +97,14 @@ def test_the_reference_holds_every_public_name():
             listed = {name for name in listed if not hasattr(getattr(package, name), "__qualname__")}
         names |= {f"{package.__name__}.{name}" for name in listed}
     assert names - single - {"dpfast.statistics.StateEncoder"} == set()  # which is io's
+
+
+def test_the_home_page_shows_the_first_fit(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    table = import_module("first_fit").fit().summary()
+    rows = re.findall(r"^\| (\S+) \| (-?\d.*) \|$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {name: [float(cell) for cell in cells.split(" | ")] for name, cells in rows}
+    wanted = table.drop(columns="std_privacy").T.to_dict("list")
+    assert list(shown) == list(wanted)
+    for name, numbers in wanted.items():
+        assert shown[name] == pytest.approx(numbers, abs=0.011)

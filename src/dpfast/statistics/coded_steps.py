@@ -5,7 +5,28 @@ at its slot of each category: a level, or none. What centres and absent indicato
 category, of which every row has one. W is rounded too, to V: a column is integers times a power of two. So the sum of
 p r' over rows is V times that of x r', exactly: the kernel sums integers by number and by slot
 (kernels/coded_step.c), and V is applied to their totals. The norm of p, on which the clip depends, follows from
-entries of V'V, one a pair of slots, with an error below a public `slack`: docs/proofs/moments.md has the proof.
+entries of V'V, one a pair of slots, with an error below a public `slack`.
+
+*One person moves the total by at most the bound b of all steps (added), 2b (replaced).* Let p^ = sum of v_j x^_j, v_j a
+column of V and x^ the row's integers, r^ the residuals on a grid of the clip and of public lengths. Noise is added to
+the total, the sum of p^ r^' over people.
+
+1. The sums of x^_j r^ are sums of integers below 2^53 in a block, and of 128 bits beyond it; those of a slot are below
+   2^53 for 2^28 rows. V is applied in integers. So the total is exact, in any order.
+2. ``||p^||^2 <= q + slack``, q the computed sum of A_ij x^_i x^_j, A_ij = v_i'v_j exact in doubles (the sizes of the
+   products of integers add up to at most 2^53). The sum has a term for each pair of levels of two categories, number
+   and level, pair of numbers, level, and number. With K categories and m numbers a term is in fewer than
+   t = K^2 + K + 2m + 16 roundings, so ``|q - ||p^||^2| <= gamma_t sum |A_ij x^_i x^_j| <= gamma_t R^2``
+   (Cauchy-Schwarz), gamma_t = t u/(1 - t u). R adds the largest ||v_j|| of each category's slots, and 2^20 ||v_j|| of
+   each number, as |x^_j| <= 2^20 is tested. R is from 2^-200 to 2^200: nothing overflows, and underflow is far below
+   u R^2. The slack is 2 t u R^2.
+3. r^ is the residual, or what q + slack says brings it to the clip, rounded. A row passes if
+   ``(q + slack) ||r^||^2 <= b^2 (1 - 2^-40)`` in doubles. With at most 2^12 outcomes the product loses less than 2^-40
+   of itself, so ``||p^|| ||r^|| <= b``.
+4. Rows that do not pass are left out here, and add at most b by look-ups. The row and public numbers decide which, in
+   one order without fused operations. Histograms count a row once, by a size computed so.
+
+V and x^ need not be near W and the row for this.
 
 Rows for which that does not do are left to `residual_step`: those longer than the norm that the map holds rows to, or
 than the step's own, and those with integers that would be too large. Their parts have the same bound.
