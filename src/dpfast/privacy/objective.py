@@ -2,9 +2,23 @@
 
 The mechanism releases ``argmin over F of loss(theta) + regulariser(theta) + (m/2) ||theta||**2 + b'theta``, F closed
 and convex, noise b. Let neighbouring losses differ in gradient by h(theta) with ``||h|| <= L`` on F, and in curvature
-by matrices with at most one negative eigenvalue, of at most c in absolute value. A given output arises from noise b on
-one table and from noise b + h(theta) on the other. The ratio of the densities nu of the two noises, times a Jacobian of
-at most 1 + c/m, bounds the ratio of the outputs' densities. So with
+by matrices with at most one negative eigenvalue, of at most c in absolute value.
+
+*From the noise of one table to that of the other.* theta_D(b) is optimal exactly if -(grad Q_D(theta) + b) is a
+subgradient of r + 1_F there, Q_D the smooth part with (m/2) ||theta||**2, r the regulariser. Let T(b) = b +
+h(theta_D(b)). At theta = theta_D(b), grad Q_D'(theta) + T(b) = grad Q_D(theta) + b: the same point is optimal on D' at
+T(b), with the same subgradient, in the interior, on the boundary or where r is not differentiable. Exchanging the
+tables inverts T. theta_D is 1/m-Lipschitz, so T is Lipschitz and differentiable almost everywhere. For every event O,
+P_D(O) is the integral of nu(b), and P_D'(O) that of nu(T(b)) det DT(b), over {theta_D(b) in O}.
+
+*The determinant.* -theta_D is the gradient of the convex function sup over theta of -b'theta - Q_D - r - 1_F. So P =
+-D theta_D is symmetric, P >= 0, DT = I - EP, E the difference of the Hessians. Subgradients of r + 1_F are monotone:
+(b1 - b2)'(theta2 - theta1) >= (grad Q_D(theta1) - grad Q_D(theta2))'(theta1 - theta2). So P >= PHP with the Hessian H
+>= mI of Q_D, hence P <= I/m and P^(1/2) H P^(1/2) <= I. Now det(I - EP) = det(I - P^(1/2) E P^(1/2)) and E = H - H'
+<= H - mI, so I - P^(1/2) E P^(1/2) >= mP: positive on the range of P, the identity on its kernel. P^(1/2) E P^(1/2)
+has at most one negative eigenvalue, of size c/m at most (Sylvester; P <= I/m): one factor of at most 1 + c/m, the
+others in (0, 1]. The inverse of T has -E for E. So 1/(1 + c/m) <= det DT <= 1 + c/m, and P_D(O) - exp(epsilon)
+P_D'(O) is at most the integral of nu(b) [1 - exp(epsilon)/(1 + c/m) nu(T(b))/nu(b)]_+. So with
 
     epsilon = epsilon_noise + log(1 + c/m)
 
