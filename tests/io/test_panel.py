@@ -62,6 +62,15 @@ def test_a_long_frame_is_a_wide_one():
     assert list(panel.periods) == YEARS
 
 
+def test_several_treated_units_are_rows_of_the_target():
+    panel, targets = open_long_panel(long(), "who", "year", "sales", ["c", "a"], 2)
+    assert np.array_equal(targets, VALUES[[2, 0]])
+    assert np.array_equal(panel.values, VALUES[[1]])
+    assert list(panel.periods) == YEARS
+    _, (alone,) = open_long_panel(long(), "who", "year", "sales", ["b"], 2)
+    assert np.array_equal(alone, VALUES[1])
+
+
 def test_text_is_in_the_order_of_its_letters_unless_categories_are_declared_to_be_ordered():
     phases = ["run-in", "dose", "washout", "late"]
     frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "phase": 2 * phases, "sales": np.arange(8.0)})
@@ -244,11 +253,14 @@ BAD_LONG = {
     "pair twice": (pd.concat([long(), long().iloc[:1]]), LONG, "a pair of them occurs more than once"),
     "pair missing": (long().iloc[1:], LONG, "a pair of them is missing"),
     "no such treated": (long(), ("who", "year", "sales", "z"), "treated must be one of the units .*, got 'z'"),
-    "several treated": (
+    "a set of treated": (long(), ("who", "year", "sales", {"a"}), "treated must be the label of a unit, or a list"),
+    "one of two treated": (
         long(),
-        ("who", "year", "sales", ["a", "b"]),
-        "treated must be the label of one unit",
+        ("who", "year", "sales", ["b", "z"]),
+        "treated must be one of the units .*, got 'z'",
     ),
+    "treated in a list twice": (long(), ("who", "year", "sales", ["b", "b"]), "at least one unit, and each once"),
+    "none treated": (long(), ("who", "year", "sales", []), "at least one unit, and each once"),
     "no such column": (long(), ("name", "year", "sales", "b"), "unit must be a column of frame, got 'name'"),
     "one column for two": (long(), ("who", "who", "sales", "b"), "unit, time and value must be three columns"),
     "no unit": (long().replace({"who": {"a": None}}), LONG, "column 'who' has missing ids: every row needs one$"),

@@ -105,7 +105,7 @@ def test_one_of_another_machine_is_settled_by_its_number(path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none.json"], "is gone: restore it"),
+        (["none.json"], "If it is gone, restore it"),
         (["text.json"], "is not an intact dpfast ledger file"),
         (["people's.json", "--yes"], "go with --forfeit or --give-back"),
     ],

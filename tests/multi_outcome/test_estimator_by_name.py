@@ -157,6 +157,10 @@ def test_a_scaler_and_a_selection_take_names():
         ({"box_x": BOX | {"dose": (0, 1)}}, "box_x has names that X lacks: 'dose'"),
         ({"box_x": {"age": (90, 18), "smoker": (0, 1)}}, r"box_x\['age'\] must be finite and increasing"),
         ({"box_x": {"age": 90, "smoker": (0, 1)}}, r"box_x\['age'\] must be a pair"),
+        (
+            {"box_x": {"age": ["young", "old"], "smoker": (0, 1)}},
+            "got text for 'age': declare its levels by dpfast.io.C",
+        ),
         ({"box_x": {}}, "box_x by name must be a mapping"),
         ({"box_x": {0: (18, 90), 1: (0, 1)}}, "box_x by name must be a mapping"),
         ({"box_x": ((0, 1), (0, 90))}, "box_x is ambiguous: two pairs for two features, or lows and highs"),

@@ -444,7 +444,7 @@ def test_a_placebo_is_the_fit_of_a_shorter_history():
     expected = linalg.solve(repaired + 2500.0 * np.eye(7), xx[:7, 7:]).T @ target[:7]
     np.testing.assert_allclose(table["counterfactual"], expected, rtol=1e-9)
     np.testing.assert_allclose(table["observed"], target[7:10])
-    with pytest.raises(ValueError, match="below the 10 periods of the fit before the intervention, got 10"):
+    with pytest.raises(ValueError, match=r"below the 10 of the fit before the intervention, or the label .*: got 10$"):
         fitted.placebo(10)
     with pytest.raises(ValueError, match="placebo needs the moments of single periods"):
         model(basis=2, random_state=0).fit(donors, 10, target=target).placebo(7)

@@ -170,6 +170,11 @@ def dimensions_of(table: Any) -> int:
 def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """Return limits (low, high) by the names of columns, once they have been checked."""
     check.by_name(argument, given)
+    if texts := [name for name, pair in given.items() if isinstance(pair, list | tuple) and str in map(type, pair)]:
+        raise TypeError(
+            f"{argument} must have two numbers for each column, got text for {texts[0]!r}: declare its levels by "
+            "dpfast.io.Columns, and fit the rows that its encode makes"
+        )
     return {name: check.limits(f"{argument}[{name!r}]", pair) for name, pair in given.items()}
 
 

@@ -1,6 +1,6 @@
 """Panels, tables of units by periods, as arrays with labels: from an array, a wide frame or a long one.
 
-The caller gives the orientation of a table. A long frame's periods are those of its treated unit, which is public.
+The caller gives the orientation of a table. A long frame's periods are those of its treated units, which are public.
 Labels of donors are only told apart: they decide nothing and are not kept. No message names one or says anything of a
 value: membership in the panel may itself be protected.
 """
@@ -142,13 +142,14 @@ def open_long_panel(
     may_miss: bool = False,
     may_be_empty: bool = False,
 ) -> tuple[Panel, FloatArray]:
-    """Read a panel with a row for each unit and period, in any order, and take the treated unit out of the donors.
+    """Read a panel with a row for each unit and period, in any order, and take treated units out of the donors.
 
-    Any table with names and types of columns is read some rows at a time; a CSV file has no types. The treated unit's
-    periods are those of the panel, in the order of their values (of their categories, if these are declared to be
-    ordered). A donor's rows of other periods are left out, and one that is not listed is missing. Donors come in the
-    order of their first rows. `predictors` are further columns, which come first in the panel: of each a unit has the
-    mean of what its rows before the intervention say, missing entries left out. It depends on that unit's rows alone.
+    `treated` is the label of a unit, or a list of labels, each a row of the target. Any table with names and types of
+    columns is read some rows at a time; a CSV file has no types. The treated units' periods are those of the panel, in
+    the order of their values (of their categories, if these are declared to be ordered). A donor's rows of other
+    periods are left out, and one that is not listed is missing. Donors come in the order of their first rows.
+    `predictors` are further columns, which come first in the panel: of each a unit has the mean of what its rows before
+    the intervention say, missing entries left out. It depends on that unit's rows alone.
 
     Examples
     --------
@@ -159,19 +160,25 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
-    if isinstance(treated, list | tuple | set | np.ndarray):
-        raise TypeError(f"treated must be the label of one unit, got {type(treated).__name__}")
-    for name, one in {"unit": unit, "time": time, "value": value, "treated": treated}.items():
+    if isinstance(treated, set | dict):
+        raise TypeError(f"treated must be the label of a unit, or a list of labels, got {type(treated).__name__}")
+    several = isinstance(treated, list | tuple | np.ndarray)
+    own = list(treated) if several else [treated]  # type: ignore[call-overload]
+    for name, one in [("unit", unit), ("time", time), ("value", value), *(("treated", label) for label in own)]:
         check.label(name, one)
     if len({unit, time, value}) < 3:
         raise ValueError("unit, time and value must be three columns")
     if both := {unit, time, value} & set(predictors):
         raise ValueError(f"predictors must not be unit, time or value as well, got {sorted(both)}")
-    long = _LongRows.read(table, unit, time, {value: "value"} | dict.fromkeys(predictors, "predictors"), treated)
-    if not isinstance(treated, Hashable) or treated not in long.units:
-        raise ValueError(f"treated must be one of the units in column {unit!r}, got {treated!r}")
-    row = long.units[treated]
-    periods = _periods_of(long.treated_times(), time)
+    long = _LongRows.read(table, unit, time, {value: "value"} | dict.fromkeys(predictors, "predictors"), own)
+    for label in own:
+        if not isinstance(label, Hashable) or label not in long.units:
+            raise ValueError(f"treated must be one of the units in column {unit!r}, got {label!r}")
+    rows = [long.units[label] for label in own]
+    if len(set(rows)) < max(len(rows), 1):
+        raise ValueError("treated must have at least one unit, and each once")
+    times = long.treated_times()
+    periods = _periods_of(times.drop_duplicates() if several else times, time)
     shape = len(long.units), len(periods)
     columns = StateEncoder(periods.tolist()).codes([*long.times, None])[long.time_codes]
     read = columns >= 0
@@ -188,13 +195,14 @@ def open_long_panel(
     panel |= {value: every[0]}
     cure = "fill it" if predictors else "fill it, or declare the observation_rate"
     for name, one in panel.items():
-        check_values(one[row], f"the treated unit in column {name!r}")
-        donors = np.delete(one, row, axis=0)
+        check_values(one[rows], f"the treated unit in column {name!r}")
+        donors = np.delete(one, rows, axis=0)
         check_values(donors, f"column {name!r}", may_miss=may_miss, cure=cure)
     if len(donors) == 0 and not may_be_empty:
         raise ValueError(f"column {value!r} must have at least one unit, got none")
     values = np.column_stack(list(panel.values()))
-    return Panel(np.delete(values, row, axis=0), cut, periods, len(predictors)), values[row]
+    panel_of_donors = Panel(np.delete(values, rows, axis=0), cut, periods, len(predictors))
+    return panel_of_donors, values[rows] if several else values[rows[0]]
 
 
 def _mean_of(columns: FloatArray) -> FloatArray:
@@ -219,7 +227,7 @@ class _LongRows:
     own_times: list[Any]
 
     @classmethod
-    def read(cls, table: Any, unit: str, time: str, values: dict[str, str], treated: object) -> _LongRows:
+    def read(cls, table: Any, unit: str, time: str, values: dict[str, str], treated: list[Any]) -> _LongRows:
         units, times = dict[Hashable, int](), dict[Hashable, int]()
         empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty((0, len(values)))
         found: list[tuple[NDArray[Any], ...]] = [empty]
@@ -233,14 +241,16 @@ class _LongRows:
                 when = np.array(numbers, np.int32)[np.where(places == MISSING, len(labels), places)]
                 found.append((whose.astype(np.int32), when, np.column_stack([*map(batch.numbers, values)])))
                 # A label that is not hashable is nobody's: it is refused where it is looked for.
-                own = whose == (units.get(treated, -1) if isinstance(treated, Hashable) else -1)
+                own = np.isin(
+                    whose, [units[label] for label in treated if isinstance(label, Hashable) and label in units]
+                )
                 if own.any():
                     own_times.append(batch.series(time, own))
         codes, when, rows = (np.concatenate(several) for several in zip(*found, strict=True))
         return cls(units, times, codes, when, rows, own_times)
 
     def treated_times(self) -> Any:
-        """Return the treated unit's times as a pandas Series."""
+        """Return the treated units' times as a pandas Series."""
         return optional("pandas", "a panel with labels").concat(self.own_times)
 
 

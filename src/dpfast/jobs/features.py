@@ -109,7 +109,8 @@ def named(place: Place, declared: Declared) -> Declared:
 
 _KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
 _TRANSFORMS: dict[str, type[Transform]] = {"log": Log, "polynomial": Polynomial, "spline": Spline}
-_LEVELS = {"levels": Lists(Either((TEXT, INTEGER)), made=tuple), "missing": Either((TEXT, INTEGER))}
+_LEVEL = Either((TEXT, INTEGER))
+_LEVELS = {"levels": Lists(_LEVEL, made=tuple), "missing": _LEVEL}
 _LIMITS = (
     Key(
         "low",
@@ -173,7 +174,8 @@ def columns_table(
     def kind_of(given: Mapping[str, Any]) -> str:
         return "category" if "levels" in given else "interaction" if transforms and "of" in given else usual
 
-    return Either((Words(alone), Variants(tables, kind_of)))
+    levels = Lists(_LEVEL, made=lambda levels: Declared(Category, {"levels": tuple(levels)}))
+    return Either((Words(alone), *([levels] if "category" in only else ()), Variants(tables, kind_of)))
 
 
 def _transform(kind: type[Transform]) -> Table:

@@ -146,7 +146,8 @@ class RowsForm:
         what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
         says = (
             f"What {what}: columns, by name or pattern. A kind alone, such as "
-            f'"{"number" if is_encoded else "boolean"}", is short for a table of nothing else.'
+            f'"{"number" if is_encoded else "boolean"}", is short for a table of nothing else, '
+            "and so is a list of levels."
         )
         source = _INPUT if is_encoded else INPUT
         sections = [

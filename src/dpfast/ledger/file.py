@@ -352,7 +352,7 @@ def _only_name(path: str) -> os.stat_result:
             found = os.stat(path)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"the ledger file {path!r} is gone: restore it; a new one would forget what was spent"
+            f"there is no ledger file {path!r}. If it is gone, restore it; a new one would forget what was spent"
         ) from None
     if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         raise ValueError(

@@ -296,7 +296,8 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
             float(center) if type(center) is int and abs(center) <= 2**53 else borrowed(center, "center")
         )
         if values.dtype != np.float64:
-            raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}")
+            cure = "counts below 2**53 are exact as float64"
+            raise TypeError(f"center must be None, float64 or FixedPoint, not {values.dtype}: {cure}")
         if not np.isfinite(values).all():
             raise ValueError("center must be finite")
         actual, exact = values.shape, _DoubleCells(in_c_order(values).ravel(), grid)

@@ -100,7 +100,7 @@ class _Public(NamedTuple):
 @explains_parameters
 @dataclass(eq=False, repr=False)
 class SyntheticControl(TargetReports):
-    """Differentially private synthetic control.
+    """Differentially private synthetic control: what a target would have done without an intervention.
 
     Privacy: a person is a donor, with all its periods. These are released together at (epsilon, delta), under
     `adjacency`: noisy counts of donors by the norm of their rows; their mean path, if it pays; and their moments before
@@ -294,7 +294,7 @@ class SyntheticControl(TargetReports):
 
     @quiet
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: Any) -> Self:
-        """Fit from a panel with a row for each unit and period, the target among the units.
+        """Fit from a panel with a row for each unit and period, the targets among the units.
 
         Parameters
         ----------
@@ -303,17 +303,17 @@ class SyntheticControl(TargetReports):
             Polars LazyFrame, or a path to Parquet files, read some rows at a time; rows in any order.
         unit, time, value : str
             The columns that hold the unit, the period and the outcome.
-        treated : label
-            The unit that is the target. It is taken out of the donors: its own record is public. Its periods are
-            those of the panel, put in the order of their values (of their categories, where these are declared to be
-            ordered); rows of donors in other periods are left out.
+        treated : label, or list of labels
+            The unit that is the target, or several, for one release. They are taken out of the donors: their records
+            are public. Their periods are those of the panel, put in the order of their values (of their categories,
+            where these are declared to be ordered); rows of donors in other periods are left out.
         n_pre : int or label
             Number of periods before the intervention, or the label of the first one after it: see `fit`.
 
         Returns
         -------
         self
-            Fitted, with the treated unit as `target_`.
+            Fitted, with the treated units as `target_`.
 
         Raises
         ------

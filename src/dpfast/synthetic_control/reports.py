@@ -747,7 +747,7 @@ class TargetReports(PrivateEstimator):
         """
         row, n_predictors = self._whole(target), len(self._predictors)
         if row.ndim != 1:
-            raise ValueError(f"target must be one series to be drawn, got shape {row.shape}")
+            raise ValueError(f"target must be one series to be drawn, such as target_[0], got shape {row.shape}")
         pre = row[: self._n_before]
         fitted = np.concatenate([self._earlier(pre)[n_predictors:], self._later(pre)])
         return row[n_predictors:], fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
@@ -755,7 +755,7 @@ class TargetReports(PrivateEstimator):
     def _index(self) -> Any:
         return optional("pandas", "a table of effects").Index(self.periods_)
 
-    def placebo(self, n_pre: int, target: ArrayLike | None = None) -> DataFrame:
+    def placebo(self, n_pre: Any, target: ArrayLike | None = None) -> DataFrame:
         """Tabulate the effect of a placebo: an earlier intervention that did not happen.
 
         The moments of the periods before the intervention include those of any shorter history, so this costs no
@@ -764,8 +764,9 @@ class TargetReports(PrivateEstimator):
 
         Parameters
         ----------
-        n_pre : int
-            Number of periods before the placebo, fewer than before the intervention.
+        n_pre : int or label
+            Number of periods before the placebo, fewer than before the intervention, or the label of the first period
+            after it.
         target : array of shape (n_periods,) or ``(n_pre_,)``, or several as rows; optional
             Public outcomes; by default the target of the fit.
 
@@ -780,7 +781,8 @@ class TargetReports(PrivateEstimator):
         if self.basis is not None:
             raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
         rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self._n_before]
-        cut = io.check_n_pre(n_pre, self.n_pre_, "the fit before the intervention")
+        before = self._index()[: self.n_pre_]
+        cut = io.intervention_at(n_pre, before, self.n_pre_, "the fit before the intervention")
         if math.isinf(self.privacy_spent_.epsilon):
             raise ValueError("placebo needs released moments; at epsilon=inf fit again with the earlier n_pre")
         xx, known = self._released.xx, cut + self._n_before - self.n_pre_
@@ -902,7 +904,7 @@ class TargetReports(PrivateEstimator):
         """
         table = self.placebo_ranks(target, level=level)
         if len(table) != 1:
-            raise ValueError(f"target must be one series to be drawn, got {len(table)}")
+            raise ValueError(f"target must be one series to be drawn, such as target_[0], got {len(table)}")
         ratio, *share = (float(value) for value in table.iloc[0])
         errors = self._released.errors
         assert errors is not None
