@@ -1,5 +1,6 @@
 """The documentation, as far as it can be held to the code without building it: its code runs, its links lead on."""
 
+import math
 import re
 import sys
 from importlib import import_module
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from pages import DOCS, ROOT, leads_somewhere, links, python_blocks, run, written_pages
+from scipy.stats import norm
 
 import dpfast
 from dpfast.cli import main
+from dpfast.privacy import gaussian_mu
 
 PAGES = written_pages()
 #: A comment of MyST, for a page that takes more than two seconds.
@@ -108,3 +111,31 @@ def test_the_home_page_shows_the_first_fit(monkeypatch):
     assert list(shown) == list(wanted)
     for name, numbers in wanted.items():
         assert shown[name] == pytest.approx(numbers, abs=0.011)
+    low, high = (f"{wanted['bmi'][place]:.2f}" for place in (2, 3))
+    estimate, error = (f"{wanted['bmi'][place]:.2f}" for place in (0, 1))
+    said = f"of body mass index: {estimate}, standard error {error}, limits {low} to {high}"
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_speed_of_the_first_screens_is_that_of_the_page_of_performance():
+    row = r"^\| 1,000,000 rows of 20 \| 1 \| NumPy `X.T @ X` \| ([\d.]+) ms \| .* \*\*([\d.]+)\*\*"
+    time, times = re.search(row, (DOCS / "performance.md").read_text(encoding="utf-8"), re.MULTILINE).groups()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"in {float(time):.0f} ms, {float(times):.1f} times as fast as NumPy's" in readme
+    assert f"in {float(time):.0f} ms](performance.md)" in (DOCS / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_figures_of_what_an_attacker_gains():
+    page = (DOCS / "concepts" / "epsilon.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d.]+) \| 5 \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(rows) == 4
+    delta, wrongly = 1e-6, 0.05
+    for epsilon, gaussian, most in (map(float, row) for row in rows):
+        power = norm.cdf(norm.ppf(wrongly) + gaussian_mu(epsilon, delta))
+        bounds = math.exp(epsilon) * wrongly + delta, 1 - math.exp(-epsilon) * (1 - wrongly - delta)
+        assert (gaussian, most) == pytest.approx((100 * power, 100 * min(bounds)), abs=0.0501)
+
+
+def test_the_delta_of_a_family_of_four():
+    told = f"{1e-6 * sum(math.exp(j) for j in range(4)):.2e}".replace("e-0", "e-")
+    assert f"a family of 4 at (1, 1e-6) has (4, {told})" in (DOCS / "threat_model.md").read_text(encoding="utf-8")
