@@ -72,10 +72,14 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dpfast"
+templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["dpfast.css"]
 html_show_sourcelink = False
-html_sidebars = {"start": [], "changelog": [], "defects": [], "threat_model": []}
+html_sidebars = {
+    page: ["all-pages"]
+    for page in ("index", "start", "performance", "changelog", "search", "genindex")
+}
 html_theme_options = {
     "logo": {"text": "dpfast"},
     "header_links_before_dropdown": 7,
