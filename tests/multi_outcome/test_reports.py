@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from dpfast import MultiOutcomeRidge, UtilityWarning
+from dpfast.io import Boolean, Columns, Number
 from dpfast.statistics import gram
 
 COLUMNS = ["estimate", "std_error", "low", "high", "p_value", "std_privacy"]
@@ -295,3 +296,30 @@ def test_people_with_several_rows_have_no_limits_for_the_population():
         model.summary(residual_std=1.0)
     with pytest.raises(ValueError, match="population"):
         model.summary(target="population")
+
+
+def test_pictures_of_columns_and_outcomes_in_unlike_units_are_in_ranges_and_shares_in_the_order_of_the_table():
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"age": rng.uniform(18, 90, 2000), "smoker": rng.integers(0, 2, 2000).astype(float)})
+    y = pd.DataFrame({"days": x.age / 30 + x.smoker, "cost": 30 * x.age})
+    box, bounds = {"smoker": (0, 1), "age": (18, 90)}, {"cost": 20_000, "days": 60}
+    fitted = MultiOutcomeRidge(5.0, 1e-6, box_x=box, bound_y=bounds, random_state=0).fit(x, y)
+    axes = fitted.plot()
+    assert axes.get_xlabel().replace("\n", " ").endswith("range of its feature, as a share of the outcome's bound")
+    estimates = fitted.summary()["estimate"].unstack().loc[["days", "cost"], ["age", "smoker"]]
+    scaled = estimates.to_numpy() * [72.0, 1.0] / np.array([[60.0], [20_000.0]])
+    drawn = np.concatenate([np.ravel(line.get_xdata()) for line in axes.lines])
+    assert all(np.min(np.abs(drawn - one)) < 1e-9 for one in scaled.ravel())
+    alike = MultiOutcomeRidge(5.0, 1e-6, box_x=box, bound_y=60.0, random_state=0).fit(x, y[["days"]])
+    assert "share" not in alike.plot(per="range").get_xlabel()
+
+
+def test_a_picture_needs_no_limits_where_encoded_columns_have_their_own():
+    pytest.importorskip("matplotlib")
+    frame = pd.DataFrame({"age": [40.0, 60.0] * 500, "smoker": [True, False] * 500, "days": [3.0, 1.0] * 500})
+    table = Columns([Number("age"), Boolean("smoker")], ["days"]).encode(frame)
+    fitted = MultiOutcomeRidge(5.0, 1e-6, box_x={"age": (18, 90)}, bound_y=9.0, random_state=0).fit(table, None)
+    assert fitted.plot().get_xlabel() == "coefficient"
+    with pytest.raises(ValueError, match="box_x was not given for all of them"):
+        fitted.plot(per="range")

@@ -230,8 +230,8 @@ class CoefficientReports(LinearEstimator):
             As for `dpfast.plotting.coefficients`.
         per : {"unit", "range"}, optional
             The change that a coefficient is drawn for: a unit of its feature, or the whole range between the limits of
-            `box_x`. By default the range if the widths of ranges differ more than tenfold, so that no feature in a
-            small unit flattens the others.
+            `box_x`. By default the range if the widths of ranges differ more than tenfold, and in shares of each
+            outcome's bound if these differ so: nothing in a small unit flattens the others.
 
         Returns
         -------
@@ -256,12 +256,14 @@ class CoefficientReports(LinearEstimator):
         values, limits = self._drawn_estimates(residual_std, level)
         values = values[:, :features]
         limits = {name: tuple(side[:, :features] for side in sides) for name, sides in limits.items()}
-        widths = self._drawn_widths(per)
-        if widths is not None:
-            values = values * widths
-            limits = {name: tuple(side * widths for side in sides) for name, sides in limits.items()}
-            reference = None if reference is None else np.asarray(reference, np.float64) * widths
-            limits["quantity"] = RANGES
+        widths, bounds = self._drawn_widths(per), self._drawn_bounds(per)
+        if widths is not None or bounds is not None:
+            scale = (1.0 if widths is None else widths) / (1.0 if bounds is None else bounds[:, np.newaxis])
+            values = values * scale
+            limits = {name: tuple(side * scale for side in sides) for name, sides in limits.items()}
+            reference = None if reference is None else np.asarray(reference, np.float64) * scale
+            quantity = "coefficient" if widths is None else RANGES
+            limits["quantity"] = quantity if bounds is None else f"{quantity}, as a share of the outcome's bound"
         options = {"ax": ax, "title": title, "label": label, "unit": unit, "level": level}
         axes: Axes = self._plot_coefficients(values, feature_names, outcome_names, reference, limits | options)
         return axes
@@ -270,10 +272,13 @@ class CoefficientReports(LinearEstimator):
         """Return the factors of coefficients in pictures; None where they are drawn as they are."""
         if per is not None:
             check.choice("per", per, ("unit", "range"))
-        box = tuple(self.box_x_) if hasattr(self, "box_x_") else self._in_order().box_x
+        box = tuple(self.box_x_) if hasattr(self, "box_x_") else self.box_x
+        if hasattr(box, "keys"):
+            pairs = self._as_fitted(box, "feature_names_in_")
+            box = pairs if pairs is None else tuple(np.transpose(pairs))
         if box is None:
             if per == "range":
-                raise ValueError("per='range' needs limits of the features: box_x was not given")
+                raise ValueError("per='range' needs limits of the features: box_x was not given for all of them")
             return None
         low, high = limits_of(box, self.coef_.shape[1])
         widths = high - low
@@ -281,6 +286,18 @@ class CoefficientReports(LinearEstimator):
         if per == "range" or (per is None and len(some) and np.max(some) > UNLIKE * np.min(some)):
             return widths
         return None
+
+    def _drawn_bounds(self, per: Literal["unit", "range"] | None) -> FloatArray | None:
+        """Return the outcomes' bounds that pictures are in shares of; None where they are alike."""
+        given = getattr(self, "bound_y_", self.bound_y)
+        given = self._as_fitted(given, "outcome_names_in_") if hasattr(given, "keys") else given
+        bounds = np.ravel(np.asarray(1.0 if given is None or isinstance(given, str) else given, np.float64))
+        return bounds if per is None and np.max(bounds) > UNLIKE * np.min(bounds) else None
+
+    def _as_fitted(self, given: Any, attribute: str) -> list[Any] | None:
+        """Return declarations by name in the order of the fit; None where encoded columns declared some themselves."""
+        names = list(getattr(self, attribute, ()))
+        return [given[name] for name in names] if set(given.keys()) == set(names) else None
 
     def _drawn_estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
         """Return the best released estimates, with limits of either kind where they are known."""
