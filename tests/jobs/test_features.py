@@ -81,3 +81,20 @@ def test_transforms_are_limits_and_go_with_numbers_without_any_where_rows_have_a
 def test_bad_declarations_are_refused_in_words(features, message, tmp_path, capsys):
     assert main(["check", str(job(tmp_path, features))]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_list_is_the_levels_of_a_category(tmp_path):
+    path = job(tmp_path, AGE)
+    text = path.read_text(encoding="utf-8")
+    site = next(line for line in text.splitlines() if line.startswith("site = "))
+    levels = ["Bern", "Basel", "Genf"]
+    models = []
+    for name, line in (("short", f"site = {levels}"), ("whole", f"site = {{ levels = {levels} }}")):
+        changed = text.replace(site, line.replace("'", '"')).replace('folder = "fit"', f'folder = "{name}"')
+        path.write_text(changed, encoding="utf-8")
+        assert main(["fit", str(path)]) == 0
+        models.append(MultiOutcomeRidge.load(tmp_path / name / "model.json"))
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+    assert [name for name in models[0].feature_names_in_ if name.startswith("site")] == [
+        f"site={one}" for one in levels
+    ]
