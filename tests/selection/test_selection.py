@@ -23,7 +23,7 @@ from dpfast import (
     UtilityWarning,
     select,
 )
-from dpfast._arguments import not_finite
+from dpfast._arguments import NotFiniteError, not_finite
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates
@@ -324,8 +324,8 @@ CANDIDATES = {
 X_REFUSED, Y_REFUSED = (str(not_finite(name)) for name in "Xy")
 NO_NUMBER = "y has dtype {}; real numbers are needed (float, integer or bool)"
 BAD_OUTCOMES = [
-    (np.nan, ValueError, Y_REFUSED),
-    (-np.inf, ValueError, Y_REFUSED),
+    (np.nan, NotFiniteError, Y_REFUSED),
+    (-np.inf, NotFiniteError, Y_REFUSED),
     (None, TypeError, NO_NUMBER.format("object")),
     ("word", TypeError, NO_NUMBER.format("str")),
     (1j, ValueError, "Complex data not supported: y has dtype complex128"),
@@ -361,7 +361,7 @@ def test_a_bad_row_is_refused_in_the_same_words_whether_it_is_held_out_or_not(ta
             bad = X.copy()
             bad[place, 1] = entry
             for given in (kind(bad) for kind in kinds):
-                assert refusals(name, given, y, adjacency, refit_share) == {(ValueError, X_REFUSED, None)}
+                assert refusals(name, given, y, adjacency, refit_share) == {(NotFiniteError, X_REFUSED, None)}
         for entry, kind, words in BAD_LABELS if name in LABELLED else BAD_OUTCOMES:
             given = [*y[:place], entry, *y[place + 1 :]]
             assert refusals(name, X, given, adjacency, refit_share) == {(kind, words, None)}

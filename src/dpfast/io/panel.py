@@ -160,7 +160,7 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
-    if isinstance(treated, set | dict):
+    if isinstance(treated, set | dict) or (isinstance(treated, np.ndarray) and treated.ndim != 1):
         raise TypeError(f"treated must be the label of a unit, or a list of labels, got {type(treated).__name__}")
     several = isinstance(treated, list | tuple | np.ndarray)
     own = list(treated) if several else [treated]  # type: ignore[call-overload]
