@@ -63,6 +63,24 @@ def _error(fitted, X: np.ndarray, sought: np.ndarray) -> float:
     return float(np.sqrt(1.0 - min(np.corrcoef(found, X @ sought[1:])[0, 1], 1.0) ** 2))
 
 
+def told_of_limits(off: np.ndarray, said: np.ndarray, held: np.ndarray) -> str:
+    """Return the share of known errors, of limits that hold, the least of a coefficient, and errors said over made.
+
+    All have a fit in each row, and NaN in `off` or `said` where nothing is known.
+    """
+    known = ~np.isnan(off + said)
+    often = known.sum(axis=0) >= len(off) // 4
+    each, sizes = [], []
+    for j in np.flatnonzero(often):
+        k = known[:, j]
+        each.append(held[k, j].mean())
+        sizes.append(np.sqrt(np.mean(said[k, j] ** 2) / np.mean(off[k, j] ** 2)))
+    return (
+        f"{known.mean():.2f}; {held[known].mean() if known.any() else np.nan:.3f}, {min(each, default=np.nan):.2f}; "
+        f"{np.mean(sizes) if sizes else np.nan:.2f}"
+    )
+
+
 def main(losses: tuple[str, ...], fits: int) -> None:
     """Print a line for every cell."""
     warnings.simplefilter("ignore", UtilityWarning)
@@ -83,21 +101,15 @@ def main(losses: tuple[str, ...], fits: int) -> None:
                         cost.append([_error(one, X, sought) for one in (fitted, plain)])
                 off, said = np.array(found) - sought, np.array(said)
                 known = ~np.isnan(off)
-                covers = np.abs(off) < 1.96 * said
-                often = [j for j in range(off.shape[1]) if known[:, j].sum() >= fits // 4]
-                each = [covers[known[:, j], j].mean() for j in often]
-                sizes = [
-                    np.sqrt(np.mean(said[k, j] ** 2) / np.mean(off[k, j] ** 2)) for j in often for k in [known[:, j]]
-                ]
+                shares = told_of_limits(off, said, np.abs(off) < 1.96 * said)
                 zero = known[:, _ZERO]
                 chance = (
                     np.mean(np.abs(np.array(found)[zero, _ZERO]) > 1.96 * said[zero, _ZERO]) if zero.any() else np.nan
                 )
                 with_errors, without = np.median(cost, axis=0)
                 print(
-                    f"{loss:8} {'wrong' if wrong else 'true':5} {n:6} {epsilon:g}: {known.mean():.2f}; "
-                    f"{covers[known].mean() if known.any() else np.nan:.3f}, {min(each, default=np.nan):.2f}; "
-                    f"{np.mean(sizes) if sizes else np.nan:.2f}; {np.nan if wrong else chance:.3f}; "
+                    f"{loss:8} {'wrong' if wrong else 'true':5} {n:6} {epsilon:g}: {shares}; "
+                    f"{np.nan if wrong else chance:.3f}; "
                     f"{with_errors / without:.2f}",
                     flush=True,
                 )

@@ -326,15 +326,6 @@ def test_a_penalty_makes_ridge_regression_of_least_squares(penalty):
     assert told.ridge == np.max(penalty)
 
 
-def test_constants_that_agree_are_pooled_and_a_far_one_of_steps_is_not_believed():
-    of_steps, of_residuals = np.array([1.0, 2.0]), np.array([1.1, 1.9])
-    pooled = descent.constant(of_steps, 0.01, of_residuals, 0.04)
-    np.testing.assert_allclose(pooled, 0.8 * of_steps + 0.2 * of_residuals)
-    # Within a standard deviation or so of the residuals.
-    np.testing.assert_allclose(descent.constant(of_steps, 1e-12, of_steps + 100.0, 1e-4), of_steps + 100.0, atol=0.02)
-    np.testing.assert_allclose(descent.constant(of_steps, 0.0, of_steps, 1.0), of_steps)
-
-
 @pytest.mark.parametrize("constant", [False, True])
 def test_whitening_by_the_whole_power_whitens(constant):
     x, _ = table(n=3_000, condition=20.0)
@@ -500,10 +491,3 @@ def test_steps_of_few_people_are_short_enough_for_rows_in_one_direction():
         np.testing.assert_array_equal(told.theta, position.theta)
         np.testing.assert_allclose(told.covariance, how.n_steps * 0.25 * how.size @ how.size)
     assert descent.few_steps(2, 9.0, asked=2).size[0, 0] == descent.few_steps(2, 9.0, most=3, asked=2).size[0, 0]
-
-
-def test_what_a_clip_moves_is_told_from_noise():
-    of_steps = np.array([0.0, 1.0])
-    np.testing.assert_allclose(
-        descent.moved_by_clip(of_steps, 0.01, np.array([0.1, 1.5]), 0.02), [0.0, math.sqrt(0.22)]
-    )

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Found
-from dpfast.solvers.clipping_bias import FEWER, Excess, corrected, tail
+from dpfast.solvers.clipping_bias import FEWER, Excess, Tail, corrected, tail
 
 EDGES = np.exp2(np.arange(-20, 13) / 2.0)
 N = 10_000.0
@@ -44,6 +44,10 @@ def test_any_counts_have_a_tail(clip):
         assert 0.0 < found.mean < math.inf
 
 
+def excess(total, deviation, factor=1.0, mean=1.0):
+    return Excess(total, deviation, Tail(1.0, factor, mean, 1.8, 0.13))
+
+
 def coordinates(features, constant, noise=1.0):
     return replace(
         Coordinates.plain(np.zeros(features), math.sqrt(features), N, constant=constant),
@@ -64,13 +68,14 @@ def test_a_bias_far_above_the_noise_is_taken_off(constant, outcomes, features):
     rng = np.random.default_rng(1)
     theta = rng.normal(size=(features + constant, outcomes))
     bias = 0.3 * theta
-    measured = Excess(N * bias, 1e-4 * N, 1.0, 1.0)
+    measured = excess(N * bias, 1e-4 * N)
     told = corrected(found_at(theta), coordinates(features, constant), measured, (theta + bias)[-1], 1e-8)
     np.testing.assert_allclose(told.theta, theta + bias, atol=3e-3)
     assert told.covariance.shape == (outcomes, features + constant, features + constant)
     assert np.abs(told.covariance).max() < 1e-5
     # What is extrapolated counts as uncertain.
-    more = corrected(found_at(theta), coordinates(features, constant), measured._replace(factor=1.2), theta[-1], 1e8)
+    measured = excess(N * bias, 1e-4 * N, factor=1.2)
+    more = corrected(found_at(theta), coordinates(features, constant), measured, theta[-1], 1e8)
     lead = theta[:features, 0]
     assert np.trace(more.covariance[0]) > 100.0 * np.trace(told.covariance[0])
     assert (more.theta - theta)[:features, 0] @ lead > 1.1 * (told.theta - theta)[:features, 0] @ lead
@@ -84,7 +89,7 @@ def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
     for _ in range(200):
         total = 1e-2 * N * rng.normal(size=theta.shape)
         level = theta[-1] + 1e-2 * rng.normal(size=1)
-        told = corrected(found_at(theta), coordinates(5, constant), Excess(total, 1e-2 * N, 1.0, 0.1), level, 1e-4)
+        told = corrected(found_at(theta), coordinates(5, constant), excess(total, 1e-2 * N, mean=0.1), level, 1e-4)
         errors.append(np.sum((told.theta - theta) ** 2))
         allowed.append(np.trace(told.covariance[0]))
     noise = 1e-4 * len(theta)
@@ -95,18 +100,19 @@ def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
 @pytest.mark.parametrize("skew", [0.0, 0.1])
 def test_posterior_limits_hold_nine_times_in_ten_for_biases_about_as_assumed(skew):
     rng = np.random.default_rng(3)
-    theta = np.append(rng.normal(size=4), 0.3)[:, None]
+    theta = np.append(rng.normal(size=4), 1.5)[:, None]
     own = theta[:4, 0] / np.linalg.norm(theta[:4])
     inside = []
     for _ in range(300):
         size = skew * rng.choice([0.25, 0.5, 1.0]) * rng.normal() / math.sqrt(5)
-        bias = np.append(size * rng.choice([0.0, 0.5, 1.0]) * own, size)
+        bias = np.append(abs(size) * rng.choice([0.0, 0.5, 1.0]) * own, size)
         noisy = bias + 0.01 * rng.normal(size=5)
+        level = theta[-1] + size + 3e-3 * rng.normal(size=1)
         told = corrected(
-            found_at(theta), coordinates(4, True), Excess(N * noisy[:, None], 0.01 * N, 1.0, skew), [9.0], 1e9
+            found_at(theta), coordinates(4, True), excess(N * noisy[:, None], 0.01 * N, mean=skew), level, 9e-6
         )
         for direction in (np.eye(5)[-1], np.append(own, 0.0)):
-            off = direction @ (told.theta[:, 0] - theta[:, 0] - bias)
+            off = direction @ (told.center[:, 0] - theta[:, 0] - bias)
             inside.append(off**2 <= 1.96**2 * direction @ told.covariance[0] @ direction + 1e-12)
     assert np.mean(inside) > 0.88
 
@@ -125,9 +131,9 @@ def test_clipped_steps_on_skewed_outcomes_end_at_least_squares():
         theta = theta + np.linalg.solve(x.T @ x, x.T @ (r * np.minimum(1.0, clip / sizes)))
     counts = np.histogram(sizes, np.append(EDGES, math.inf))[0].astype(float)
     told = tail(counts, 20.0, EDGES, clip, share, 20_000.0)
-    excess = x.T @ (r * (np.minimum(1.0, told.clip / sizes) - np.minimum(1.0, clip / sizes)))
+    cut = x.T @ (r * (np.minimum(1.0, told.clip / sizes) - np.minimum(1.0, clip / sizes)))
     here = replace(coordinates(2, True), xx=x.T @ x)
-    measured = Excess(excess[:, None], 20.0, told.factor, told.mean)
+    measured = Excess(cut[:, None], 20.0, told)
     better = corrected(found_at(theta[:, None]), here, measured, exact[-1:], 1e9).theta[:, 0]
     assert np.abs(theta - exact).max() > 0.1
     assert np.abs(better - exact).max() < 0.25 * np.abs(theta - exact).max()

@@ -46,8 +46,8 @@ _SHARES_OF_FEW, _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = (0.2, 0.1, 0.7), 
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
-#: The bias of a coefficient, of features of variance 1, by what the clip moved the constant: in standard deviations.
-_MOVED = 0.3
+#: By how much the variance of a rare group's residuals may exceed that of all.
+_UNLIKE = 1.5
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -130,12 +130,10 @@ class Fit:
         descent_of = coordinates, longest, how, Position.start(theta), share
         position, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.found(position, how, curved)
-        excess = None
-        if parts.excess is not None:
-            found, excess = yield from self._excess(parts.excess, found, coordinates, longest, clip, share)
-        level, residuals = yield from self._last(parts, found, coordinates, pools=excess is None)
-        found, level = self._corrected(found, coordinates, excess, level)
-        solved = self._solved(found, coordinates)
+        found, excess = yield from self._excess(parts.excess, found, coordinates, longest, clip, share)
+        level, residuals = yield from self._last(parts, found, coordinates)
+        theta, found, level = self._corrected(found, coordinates, excess, level)
+        solved = self._solved(found._replace(theta=theta), coordinates)
 
         def told() -> Regression:
             return self._told(solved, level, found, coordinates, residuals, how.n_steps)
@@ -265,14 +263,14 @@ class Fit:
 
     def _excess(
         self,
-        part: Privacy,
+        part: Privacy | None,
         found: descent.Found,
         coordinates: Coordinates,
         longest: float,
         clipped: Clipped,
         share: float,
     ) -> Generator[Query, Release, tuple[descent.Found, Excess]]:
-        """Release what exceeds the clip of steps in people's parts, up to a larger clip, in units.
+        """Release what exceeds the clip of steps in people's parts, up to a larger clip, in units, if there is a part.
 
         Of people with several rows the parts are released as they are: at the steps' end those within the clip cancel.
         """
@@ -280,30 +278,37 @@ class Fit:
         found = found._replace(theta=self._kept(coordinates.as_summed(found.theta, *own)) * found.theta)
         assert clipped.counted is not None
         counts, sizes, deviation = clipped.counted
-        clip, factor, mean = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people)
+        of_tail = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people)
+        clip, unit = of_tail.clip, own.outcomes
+        if part is None:
+            return found, Excess(np.zeros_like(found.theta), None, of_tail._replace(mean=of_tail.mean / unit))
         beyond = clipped.clip if mechanism.max_rows is None else 0.0
         step = replace(self._step(found.theta, coordinates, longest), beyond=beyond)
         clip -= beyond
         bound = residual_bound(clip, step, mechanism.max_rows)
         sums = NoisySum.calibrate(part, bound, found.theta.shape, unit=mechanism._unit)
         released = yield Query("excess of residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
-        unit = own.outcomes
-        return found, Excess(released.values["sum"] / unit, sums.deviation / unit, factor, mean / unit)
+        of_tail = of_tail._replace(mean=of_tail.mean / unit)
+        return found, Excess(released.values["sum"] / unit, sums.deviation / unit, of_tail)
 
     def _corrected(
-        self, found: descent.Found, coordinates: Coordinates, excess: Excess | None, level: Level
-    ) -> tuple[descent.Found, Level]:
-        """Return coefficients and constant without the bias of clipping, as far as it is known."""
-        if excess is None:
-            return found, level
+        self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level
+    ) -> tuple[FloatArray, descent.Found, Level]:
+        """Return coefficients, what they are expected to be, and constants without the bias of clipping."""
         assert isinstance(level.variance, float)
-        theta, bias = corrected(found, coordinates, excess, level.mean, level.variance)
-        found = found._replace(theta=theta)
+        theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance)
+        moved = center[-1] - found.theta[-1]
+        found = found._replace(theta=center)
         if not self.mechanism.fit_intercept:
-            return found, level._replace(bias=bias)
+            return theta, found, level._replace(bias=bias)
+        # Residuals of few people are clipped much more, as their rows are long: most is beyond the second clip, too.
+        back, xx = descent.inverse(coordinates.whitening.T), self._xx(coordinates)
+        largest = self._rareness(coordinates, xx) * self.rows / (np.diag(xx) * len(theta))
+        missed = largest * np.square(moved)[:, None]
+        bias[:, :-1, :-1] += np.einsum("ij,lj,kj->lik", back, missed, back)
         own = self.mechanism.units.outcomes
-        mean = held(theta[-1], 4.0 * self.mechanism.radii[1] / own)
-        return found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
+        mean = held(center[-1], 4.0 * self.mechanism.radii[1] / own)
+        return theta, found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
 
     def _clip(
         self, name: str, part: Privacy, step: ResidualStep, longest: float, share: float
@@ -330,16 +335,13 @@ class Fit:
         return Counted(released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation)
 
     def _last(
-        self, parts: Parts, found: descent.Found, coordinates: Coordinates, *, pools: bool
+        self, parts: Parts, found: descent.Found, coordinates: Coordinates
     ) -> Generator[Query, Release, tuple[Level, Residuals | None]]:
-        """Estimate the mean of residuals, and of their squares; in units except for the squares.
-
-        The mean is alone, or pooled with that of the steps.
-        """
+        """Estimate the mean of residuals, and of their squares; in units except for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
         features, outcomes = mechanism.shape
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
-        level_variance, bias = float(found.covariance[-1, -1]) if mechanism.fit_intercept else 0.0, None
+        level_variance = 0.0
         solved = self._solved(found, coordinates)
         level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
         coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
@@ -361,15 +363,8 @@ class Fit:
             sums = NoisySum.calibrate(parts.mean_residual, bound, (1, outcomes), unit=mechanism._unit)
             released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=limit), limit)
             scale = self.rows * own.outcomes
-            mean = level + released.values["sum"][0] / scale
-            mean_variance = (sums.deviation / scale) ** 2
-            if pools:
-                # Long rows have more of their residuals clipped: what moved the constant moved coefficients too.
-                moved = _MOVED * descent.moved_by_clip(level, level_variance, mean, mean_variance)
-                bias = moved[:, None, None] ** 2 * np.eye(len(found.theta)) if moved.any() else None
-            level = descent.constant(level, level_variance, mean, mean_variance) if pools else mean
-            level_variance = min(level_variance, mean_variance) if pools else mean_variance
-            level = held(level, 4.0 * mechanism.radii[1] / own.outcomes)
+            level = held(level + released.values["sum"][0] / scale, 4.0 * mechanism.radii[1] / own.outcomes)
+            level_variance = (sums.deviation / scale) ** 2
         residuals = None
         if parts.squares is not None:
             limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
@@ -380,7 +375,7 @@ class Fit:
             whole = descent.unclipped(squares, self.rows, limit)
             mean = squares / max(self.rows - len(found.theta), 1.0)
             residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
-        return Level(level, level_variance, bias), residuals
+        return Level(level, level_variance), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
@@ -415,7 +410,7 @@ class Fit:
         row_map = mechanism.row_map
         scale = np.ones(features) if row_map.scale is None else row_map.scale
         back = coordinates.whitening.T
-        bias = np.zeros((1, features, features))
+        bias = np.zeros((mechanism.shape[1], features, features))
         if level.bias is not None:
             bias = back @ level.bias[:, :features, :features] @ back.T
         variances = np.maximum(np.diag(solved.covariance) + np.einsum("lii->li", bias), 0.0)
@@ -429,13 +424,15 @@ class Fit:
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
         forth = descent.inverse(back)
         xx = self._xx(coordinates)
+        # Few people may have residuals of a variance of their own.
+        unlike = np.sqrt(1.0 + _UNLIKE * self._rareness(coordinates, xx))
         noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
-        covariance = noise + bias
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
-            descent.inverse(xx),
+            unlike[:, None] * descent.inverse(xx) * unlike,
             back @ found.theta[:features],
-            covariance,
+            noise[None],
+            bias=bias,
             least_signal=self.rows / float(np.trace(xx)),
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
@@ -445,12 +442,22 @@ class Fit:
         variance = None if residuals is None else residuals.variance
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
-            lost = descent.lost(evidence.xy, np.mean(covariance, axis=0), xx)
+            lost = descent.lost(evidence.xy, noise + np.mean(bias, axis=0), xx)
         if not coordinates.stands_out:
             # The progress of descent is unknown without X'X.
             unknown = np.full_like(solution.coef_std, np.nan)
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)
+
+    def _rareness(self, coordinates: Coordinates, xx: FloatArray) -> FloatArray:
+        """Return how much columns may be of few people: 1 where the others all are at the end of a declared range."""
+        row_map, own = self.mechanism.row_map, self.mechanism.units.rows
+        if row_map.low is None or row_map.scale is None:
+            return np.zeros(len(xx))
+        squares = np.minimum((own * coordinates.center) ** 2, 1.0)
+        at_ends = np.diag(xx) * own**2 / (self.rows * np.maximum(1.0 - squares, 1.0 / self.rows))
+        rareness: FloatArray = squares * np.minimum(at_ends, 1.0) ** 2
+        return rareness
 
     def _told_of_constant(
         self,

@@ -76,8 +76,6 @@ _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 _UNLIKELY = 0.5
 # Share of squared noise left by shrinkage: on tables of all kinds, with noise about as large as the signal.
 _LEFT = 0.65
-# Standard deviations by which the mean residual may differ from the steps' constant by chance.
-_SKEWED = 1.0
 _TINY = 1e-280
 # Mean squared residual over the square of their clip, at most: more of it tells nothing of the residuals beyond.
 _MOST_OF_LIMIT = 0.8
@@ -114,7 +112,7 @@ class Schedule(NamedTuple):
 _LEVEL = 0.03
 # Shares of the excess of residuals: the least, for a feature by people times mu^2, and the most; the more of these, the
 # more is the error that of sampling, and not that of steps. And people times mu below which noise hides the bias.
-_EXCESS, _EXCESS_BY_PEOPLE, _MOST_EXCESS, _SHOWS_BIAS = 0.04, 4e-4, 0.2, 400.0
+_EXCESS, _EXCESS_BY_PEOPLE, _MOST_EXCESS, _SHOWS_BIAS = 0.06, 4e-4, 0.2, 400.0
 # Shares of the histograms of residual parts, each, and how many there are where they tell.
 _SIZES, _MOST_SIZES = 0.015, 3
 
@@ -502,28 +500,6 @@ def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty:
     """Return the least-squares coefficients after adding a ridge to X'X."""
     factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
     return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
-
-
-def moved_by_clip(
-    of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
-) -> FloatArray:
-    """Return how far clipping moved the steps' constant: its distance from a mean of residuals, without their noise."""
-    squares = (of_residuals - of_steps) ** 2 - variance_of_steps - variance_of_residuals
-    return np.sqrt(np.maximum(squares, 0.0))
-
-
-def constant(
-    of_steps: FloatArray, variance_of_steps: float, of_residuals: FloatArray, variance_of_residuals: float
-) -> FloatArray:
-    """Pool the steps' constant with a mean of residuals, which is clipped less and so has less bias from skew.
-
-    Weights are precisions. A difference beyond one standard deviation is attributed to the steps' constant.
-    """
-    own, other = max(variance_of_steps, _TINY), max(variance_of_residuals, _TINY)
-    apart = of_residuals - of_steps
-    beyond = np.sign(apart) * np.maximum(np.abs(apart) - _SKEWED * math.sqrt(own + other), 0.0)
-    pooled: FloatArray = of_steps + (apart * own + beyond * other) / (own + other)
-    return pooled
 
 
 class Unclipped(NamedTuple):

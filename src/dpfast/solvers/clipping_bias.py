@@ -6,14 +6,19 @@ that is extrapolated: sizes of parts above the first clip are taken as lognormal
 released counts. Costs and counts have such tails about, and normal outcomes shorter ones.
 
 The bias has a prior of unknown size (empirical Bayes; Morris 1983): none, or normal in the constant, of up to the size
-that it has if all of the excess has one sign. Skew moves the constant. Where the spread grows or falls with the mean it
-moves coefficients along themselves, by a multiple of that: for rows of an elliptical law the mean excess given the row
-depends on its prediction alone, and so does its sum times rows (Brillinger 1982). Other directions have a prior of a
-part of that size, for rows of other laws. The posterior mean is added to the estimate, and the posterior covariance to
-its error.
+that it has if all of the excess has one sign. Skew moves the constant, and another mean of residuals shows how far.
+Where the spread of outcomes grows like a power of their mean, coefficients are moved along themselves, by a multiple of
+that: for rows of an elliptical law the mean excess given the row depends on its prediction alone, and so does its sum
+times rows (Brillinger 1982). The multiple follows from the growth of the excess with the spread, which the tail has.
+Other directions have a prior of a part of that size, and rarely a multiple, for rows of other laws. Without a release
+of the excess the prior and the constant alone say what the bias may be.
 
-Constants were chosen on tables of 3,000 and 10,000 people and five features at epsilon 1 and 3, with outcomes that are
-lognormal, negative binomial, zero-inflated and normal, or have lognormal errors.
+Limits are about the posterior mean, with the posterior covariance. Estimates are moved by it in directions in which the
+measured bias is above its noise: elsewhere a correction is as likely to harm.
+
+Constants were chosen on tables of 450 to 10,000 people and four to six features at epsilon 1 and 3, with outcomes that
+are lognormal, negative binomial, zero-inflated and normal, have lognormal errors, errors whose spread grows with one
+column, or levels of unequal shares. `benchmarks/ridge_limits.py` has others.
 
 References
 ----------
@@ -42,13 +47,18 @@ _SPREADS, _USUAL_SPREAD, _UNSURE, _BEYOND = np.geomspace(0.4, 2.0, 60), 1.1, 0.4
 _LEAST_SHARE, _LEAST_NOISE, _MOST_PEOPLE, _MOST_NOISE = 1e-9, 1e-3, 4.0, 40.0
 # Over the larger of what a bias may be and of its noise: the largest that is seen, and the least variance.
 _FARTHEST, _EXACT, _TINY = 1e6, 1e-16, 1e-300
-# Coefficients along themselves lose more beyond the second clip than the constant: powers of the same factor. All of
-# what is extrapolated is uncertain.
-_POWER, _UNCERTAIN = 1.5, 1.0
-# Of no bias, the probability; its squares tried, over the largest; of coefficients along themselves its multiple, and
-# deviation from that; and in other directions its size, over that in the constant.
-_NONE, _SQUARES = 0.35, np.exp2([-8.0, -6.0, -4.0, -2.0, 0.0])
-_ALONG, _APART, _OTHERS = (-0.5, 0.0, 0.5, 1.0, 1.5), 0.3, (0.0, 0.2, 0.5)
+# Coefficients lose more beyond the second clip than the constant, the more so the more people are clipped on either
+# side: a power of the same factor. All of what is extrapolated is uncertain.
+_BY_SHARE, _UNCERTAIN = 5.0, 1.0
+# Of no bias, the probability; its squares tried, over the largest; powers of the mean that the spread may grow like;
+# how the spread may grow along coefficients besides, and in other directions, with weights.
+_NONE, _SQUARES = 0.15, np.exp2([-6.0, -4.0, -2.0, 0.0])
+_ALONG, _APART, _OTHERS = np.array([0.0, 0.8, 1.6, 2.4]), 0.2, np.array([0.0, 0.2, 0.45, 2.5])
+_WEIGHTS = np.array([0.33, 0.33, 0.33, 0.01])
+# The largest signal, over the level; part of coefficients that is lost; growth less 1; and multiple.
+_LARGEST_SIGNAL, _MOST_LOST, _MOST_GROWTH, _STEEPEST = 0.6, 0.6, 4.0, 2.0
+# What is not measured is known so much worse than its size; and squares of measured biases over noise, by chance.
+_UNSEEN, _CHANCE = 1e3, 4.0
 
 
 class Tail(NamedTuple):
@@ -57,6 +67,10 @@ class Tail(NamedTuple):
     clip: float
     factor: float
     mean: float
+    #: How fast the mean grows with the sizes: the derivative of its logarithm by theirs.
+    growth: float
+    #: Of people beyond the first clip.
+    share: float
 
 
 def tail(counts: FloatArray, deviation: float, edges: FloatArray, clip: float, share: float, people: float) -> Tail:
@@ -82,47 +96,72 @@ def tail(counts: FloatArray, deviation: float, edges: FloatArray, clip: float, s
     # E (z - c)+ of a lognormal z, over the first c: as the price of an option.
     mean = math.exp(spread**2 / 2.0 - spread * quantiles[0])
     first, second = mean * special.ndtr(spread - quantiles) - ratios * special.ndtr(-quantiles)
-    return Tail(clip * float(ratios[1]), float(first / (first - second)), clip * float(first))
+    growth = 1.0 + min(share / float(first), _MOST_GROWTH)
+    return Tail(clip * float(ratios[1]), float(first / (first - second)), clip * float(first), growth, share)
 
 
 class Excess(NamedTuple):
     """The released sum of the excess (k, l), the standard deviation of its noise, and its tail; in units."""
 
     total: FloatArray
-    deviation: float
-    factor: float
-    mean: float
+    #: None if it was not released.
+    deviation: float | None
+    tail: Tail
 
 
 class Corrected(NamedTuple):
-    """Coefficients (k, l) without the bias of clipping, and the covariance (l, k, k) of what may be left of it."""
+    """Coefficients (k, l) without the bias of clipping, and what they are expected to be, with covariance (l, k, k)."""
 
     theta: FloatArray
+    center: FloatArray
     covariance: FloatArray
 
 
 def corrected(
     found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float
 ) -> Corrected:
-    """Add the expected bias to each outcome's coefficients; `level` is another estimate of a constant."""
-    size, constant = len(found.theta), coordinates.constant
-    factors = np.full(size, excess.factor**_POWER)
-    factors[size - constant :] = excess.factor
+    """Find the expected bias of each outcome's coefficients; `level` is another estimate of a constant.
+
+    Coefficients are corrected where their measured bias is above its noise.
+    """
+    size, constant, of_tail = len(found.theta), coordinates.constant, excess.tail
+    factors = np.full(size, of_tail.factor ** (1.0 + _BY_SHARE * of_tail.share))
+    factors[size - constant :] = of_tail.factor
     solve = factors[:, None] * coordinates.ridged_inverse()
-    seen, noise = solve @ excess.total, (excess.deviation * solve) @ (excess.deviation * solve).T
-    theta, covariances = found.theta.copy(), []
+    largest, deviation = of_tail.mean**2 / size, excess.deviation or 0.0
+    seen, noise = solve @ excess.total, (deviation * solve) @ (deviation * solve).T
+    if excess.deviation is None:
+        noise = _UNSEEN**2 * max(largest, level_variance, _TINY) * np.eye(size)
+    theta, centers, covariances = found.theta.copy(), found.theta.copy(), []
     for outcome, own in enumerate(found.theta.T):
         basis = _basis(own, constant=constant)
         bias, variances = basis.T @ seen[:, outcome], np.einsum("ij,ik,kj->j", basis, noise, basis)
+        measured = bias**2 / np.maximum(variances, _TINY)
+        along = _ALONG * _LARGEST_SIGNAL * of_tail.growth
         if constant:
             other = level_variance + float(found.covariance[-1, -1])
             bias[0] = (bias[0] * other + (level[outcome] - own[-1]) * variances[0]) / (other + variances[0])
             variances[0] *= other / (other + variances[0])
-        mean, covariance = _posterior(bias, variances, 1 + constant, excess.mean**2 / size)
-        covariance += (_UNCERTAIN * (1.0 - 1.0 / excess.factor)) ** 2 * np.outer(mean, mean)
-        theta[:, outcome] += basis @ mean
+            along = _along(own, found.covariance, float(level[outcome]), float(bias[0]), of_tail.growth)
+        mean, covariance = _posterior(bias, variances, 1 + constant, largest, along, of_tail.growth)
+        covariance += (_UNCERTAIN * (1.0 - 1.0 / of_tail.factor)) ** 2 * np.outer(mean, mean)
+        centers[:, outcome] += basis @ mean
+        kept = special.expit(measured - _CHANCE)
+        kept[:constant] = 1.0
+        theta[:, outcome] += basis @ (kept * mean)
         covariances.append(basis @ covariance @ basis.T)
-    return Corrected(theta, np.array(covariances))
+    return Corrected(theta, centers, np.array(covariances))
+
+
+def _along(own: FloatArray, covariance: FloatArray, level: float, bias: float, growth: float) -> FloatArray:
+    """Return how much of the constant's bias coefficients along themselves may have.
+
+    If the spread of outcomes grows like a power of their mean, the bias grows like its `growth` times as large a power.
+    """
+    signal = math.sqrt(max(float(own[:-1] @ own[:-1] - np.trace(covariance[:-1, :-1])), 0.0))
+    steepness = signal / max(abs(level), signal / _LARGEST_SIGNAL, _TINY)
+    lost = np.clip(growth * _ALONG * abs(bias) / max(abs(level), abs(bias), _TINY), 0.0, _MOST_LOST)
+    return np.asarray(math.copysign(1.0, bias) * np.minimum(growth * steepness * _ALONG / (1.0 - lost), _STEEPEST))
 
 
 def _basis(own: FloatArray, *, constant: bool) -> FloatArray:
@@ -137,18 +176,19 @@ def _basis(own: FloatArray, *, constant: bool) -> FloatArray:
 
 
 def _posterior(
-    bias: FloatArray, variances: FloatArray, n_leading: int, largest: float
+    bias: FloatArray, variances: FloatArray, n_leading: int, largest: float, along: FloatArray, growth: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree."""
     unit = math.sqrt(max(largest, float(np.max(variances)), _TINY))
     bias = np.clip(bias / unit, -_FARTHEST, _FARTHEST)
     variances, largest = np.maximum(variances / unit**2, _EXACT), max(largest / unit**2, _EXACT)
-    scales = np.meshgrid(_SQUARES * largest, _ALONG, np.square(_OTHERS), indexing="ij")
+    scales = np.meshgrid(_SQUARES * largest, along, np.square(growth * _OTHERS), indexing="ij")
     squares, along, others = (np.append(0.0, scale.ravel()) for scale in scales)
-    weights = np.append(_NONE, np.full(len(squares) - 1, (1.0 - _NONE) / (len(squares) - 1)))
+    weights = np.broadcast_to((1.0 - _NONE) * _WEIGHTS / (len(_SQUARES) * len(along)), scales[0].shape)
+    weights = np.append(_NONE, weights.ravel())
     of_leading = np.column_stack([np.ones_like(along), along])[:, 2 - n_leading :]
     prior = np.einsum("m,mi,mj->mij", squares, of_leading, of_leading)
-    prior[:, -1, -1] += _APART**2 * squares
+    prior[:, -1, -1] += (_APART * growth) ** 2 * squares
     leading, rest = np.split(bias, [n_leading])
     own, free = np.split(variances, [n_leading])
     total, priors = prior + np.diag(own), np.outer(squares * others, np.ones_like(rest))

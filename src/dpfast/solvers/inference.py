@@ -85,6 +85,7 @@ class Evidence:
     level: FloatArray | float = 0.0
     level_noise: FloatArray | float = 0.0
     n_rows: float = math.inf  # that the level is a mean of
+    bias: FloatArray | None = None  # (l, d, d), covariance of what coefficients may be off besides, as they are
     residual_noise: FloatArray | float = 0.0  # standard error of a released residual variance, as a part of it, (l,)
 
     @property
@@ -126,12 +127,13 @@ class Evidence:
             strict=True,
         )
         laws = []
-        for each, column, variance, mean, noise in columns:
+        biases = np.zeros((outcomes, *self.xx.shape)) if self.bias is None else np.asarray(self.bias)
+        for (each, column, variance, mean, noise), bias in zip(columns, biases, strict=True):
             constant = None
             if self.constant is not None:
                 sampled = float(variance) / self.n_rows if of_population else 0.0
                 constant = _Constant(self.constant, float(mean), float(noise), sampled)
-            law = each.law(column, float(variance), self.spread, sampling, constant, of_population=of_population)
+            law = each.law(column, float(variance), self.spread, sampling, constant, bias, of_population=of_population)
             laws.append(law.summary(level))
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
         units = np.ones(len(self.xx)) if self.units is None else np.asarray(self.units, np.float64)
@@ -181,6 +183,7 @@ class _Directions:
         spread: float,
         sampling: float,
         constant: _Constant | None,
+        bias: FloatArray,
         *,
         of_population: bool,
     ) -> _Mixture:
@@ -205,9 +208,12 @@ class _Directions:
         weights = np.exp(logs - np.max(logs))
         kept = weights > _NEGLIGIBLE
         weights = weights[kept] / np.sum(weights[kept])
-        centers, spreads = means[kept] @ self.vectors.T, np.sqrt(variances[kept] @ (self.vectors**2).T)
+        centers, spreads = means[kept] @ self.vectors.T, np.sqrt(variances[kept] @ (self.vectors**2).T + np.diag(bias))
         if constant is not None:
-            noise = np.sqrt(variances[kept] @ (constant.weights @ self.vectors) ** 2) + constant.noise
+            noise = np.sqrt(
+                variances[kept] @ (constant.weights @ self.vectors) ** 2 + constant.weights @ bias @ constant.weights
+            )
+            noise += constant.noise
             centers = np.column_stack([centers, constant.level + centers @ constant.weights])
             spreads = np.column_stack([spreads, np.sqrt(noise**2 + constant.sampled)])
         return _Mixture(weights, centers, spreads)

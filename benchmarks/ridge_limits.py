@@ -1,0 +1,181 @@
+"""Do 95% limits of `MultiOutcomeRidge` hold, coefficient by coefficient? Coverage over redrawn tables.
+
+    python -m benchmarks.ridge_limits [--tables costs,counts] [--fits 60] [--people 1500,3000] [--epsilon 1]
+
+Prints a line a cell: the share of coefficients with limits; of these the share held, and that of the coefficient with
+the lowest; the standard error over the root mean square error, bias included, on average; and that error, of
+predictions, over the outcomes' standard deviation. What is sought is least squares in a million rows. No constant was
+chosen on these tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import warnings
+
+import numpy as np
+
+from benchmarks.standard_errors import told_of_limits
+from dpfast import MultiOutcomeRidge, UtilityWarning
+
+DELTA = 1e-6
+_SOUGHT = 1_000_000
+
+
+def _related(g, n, d, root):
+    """Return normal columns, each correlated with the one before."""
+    Z = g.normal(size=(n, d))
+    for column in range(1, d):
+        Z[:, column] = root * Z[:, column - 1] + math.sqrt(1.0 - root**2) * Z[:, column]
+    return Z
+
+
+def _indicators(g, n, *shares):
+    return (g.random((n, len(shares))) < shares).astype(float)
+
+
+def _gamma_counts(g, rate, shape):
+    return g.poisson(rate * g.gamma(shape, 1.0 / shape, size=len(rate))).astype(float)
+
+
+def costs(g, n):
+    """Costs: a lognormal factor, spread and mean grow together."""
+    X = np.column_stack([_related(g, n, 4, 0.5), _indicators(g, n, 0.3)])
+    return X, np.exp(X @ [0.35, -0.2, 0.0, 0.15, 0.4] + 0.9 * g.normal(size=n))
+
+
+def gamma(g, n):
+    """Payments: a gamma factor of shape 1.5."""
+    X = np.column_stack([_related(g, n, 3, 0.2), np.minimum(g.exponential(size=n), 5.0)])
+    return X, np.exp(X @ [0.3, 0.3, -0.2, 0.2]) * g.gamma(1.5, 1.0 / 1.5, size=n)
+
+
+def counts(g, n):
+    """Visits: overdispersed counts."""
+    X = np.column_stack([_related(g, n, 5, 0.3), _indicators(g, n, 0.5)])
+    return X, _gamma_counts(g, np.exp(X @ [0.4, 0.2, 0.0, -0.3, 0.1, 0.3] + 0.3), 1.2)
+
+
+def poisson(g, n):
+    """Rare events: counts with the mean .6."""
+    X = _related(g, n, 5, 0.0)
+    return X, g.poisson(np.exp(X @ [0.5, 0.3, 0.0, -0.2, 0.1] - 0.7)).astype(float)
+
+
+def rare(g, n):
+    """Two indicators of 2%, one of which has a larger spread; errors skewed."""
+    X = np.column_stack([_related(g, n, 3, 0.3), _indicators(g, n, 0.02, 0.02, 0.4)])
+    spread = 1.0 + 1.5 * X[:, 3]
+    return X, X @ [0.5, -0.3, 0.0, 1.5, 1.0, 0.4] + spread * (g.gamma(2.0, 0.7, size=n) - 1.4)
+
+
+def groups(g, n):
+    """Levels of unequal shares with costs of their own."""
+    level = g.choice(6, size=n, p=[0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
+    X = np.column_stack([np.eye(6)[level][:, 1:], g.normal(size=n)])
+    return X, np.exp(np.array([0.0, 0.3, -0.3, 0.5, 0.0, 0.8])[level] + 0.2 * X[:, -1] + 0.8 * g.normal(size=n))
+
+
+def heavy(g, n):
+    """Student's errors of 2.5 degrees, their spread growing with one column."""
+    X = _related(g, n, 6, 0.6)
+    return X, X @ [1.0, -0.5, 0.0, 0.5, 0.0, 0.3] + np.exp(0.3 * X[:, 0]) * g.standard_t(2.5, size=n)
+
+
+def several(g, n):
+    """Three outcomes: normal, a cost, a count."""
+    X = _related(g, n, 5, 0.4)
+    signal = X @ np.array([[0.5, 0.3, 0.3], [0.0, 0.2, -0.2], [-0.4, 0.0, 0.0], [0.2, 0.0, 0.3], [0.0, -0.2, 0.1]])
+    cost = 0.7 * np.exp(signal[:, 1] + 0.8 * g.normal(size=n))
+    return X, np.column_stack([signal[:, 0] + g.normal(size=n), cost, _gamma_counts(g, np.exp(signal[:, 2]), 2.0)])
+
+
+def mostly_zero(g, n):
+    """Claims: 70% have none."""
+    X = np.column_stack([_related(g, n, 4, 0.2), _indicators(g, n, 0.15)])
+    has = g.random(n) < 1.0 / (1.0 + np.exp(1.0 - X @ [0.4, 0.0, 0.3, -0.2, 0.8]))
+    return X, has * np.exp(X @ [0.2, 0.1, 0.0, 0.1, 0.3] + 0.7 * g.normal(size=n))
+
+
+def lognormal_errors(g, n):
+    """Skewed errors that are independent of the rows: clipping biases the constant alone."""
+    X = _related(g, n, 6, 0.4)
+    return X, X @ [0.6, 0.4, 0.0, -0.5, 0.3, 0.0] + np.exp(0.9 * g.normal(size=n))
+
+
+def normal(g, n):
+    """Normal errors: nothing is biased."""
+    X = np.column_stack([_related(g, n, 5, 0.5), _indicators(g, n, 0.3)])
+    return X, X @ [0.6, -0.4, 0.2, 0.0, 0.0, 0.5] + g.normal(size=n)
+
+
+TABLES = (costs, gamma, counts, poisson, rare, groups, heavy, several, mostly_zero, lognormal_errors, normal)
+
+
+def drawn(table, seed, n):
+    """Return rows within a box, outcomes within a bound, and both as they are declared."""
+    X, Y = table(np.random.default_rng(seed), n)
+    Y = Y.reshape(n, -1)
+    wide, _ = table(np.random.default_rng(1), 20_000)
+    is_indicator = np.isin(wide, (0.0, 1.0)).all(axis=0)
+    low, high = np.where(is_indicator, 0.0, -5.0), np.where(is_indicator, 1.0, 5.0)
+    bound = 40.0
+    X, Y = (
+        np.clip(X, low, high),
+        Y * np.minimum(1.0, bound / np.maximum(np.linalg.norm(Y, axis=1, keepdims=True), 1e-9)),
+    )
+    return X, Y, {"box_x": (low, high), "bound_y": bound, "fit_intercept": True}
+
+
+def sought(table):
+    """Return least squares in many rows, shape (l, d + 1), the constant last."""
+    X, Y, _ = drawn(table, 2, _SOUGHT)
+    return np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), Y, rcond=None)[0].T
+
+
+def fitted(table, seed, n, epsilon):
+    """Return estimates, standard errors, lower and upper limits: arrays (l, d)."""
+    X, Y, declared = drawn(table, seed, n)
+    model = MultiOutcomeRidge(epsilon, DELTA, **declared).fit(X, Y)
+    told = model.summary(level=0.95)
+    outcomes, width = Y.shape[1], X.shape[1] + 1
+    return model.coef_.reshape(outcomes, -1), *(
+        told[name].to_numpy().reshape(outcomes, width)[:, 1:] for name in ("std_error", "low", "high")
+    )
+
+
+def cell(table, n, epsilon, fits):
+    """Return estimates, standard errors, lower and upper limits: (fits, l, d) each."""
+    return [np.array(part) for part in zip(*(fitted(table, 1_000 + s, n, epsilon) for s in range(fits)), strict=True)]
+
+
+def main():
+    """Print a line for every cell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", default=",".join(table.__name__ for table in TABLES))
+    parser.add_argument("--fits", type=int, default=60)
+    parser.add_argument("--people", default="450,1500,3000,10000")
+    parser.add_argument("--epsilon", default="0.3,1,3")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore", UtilityWarning)
+    people, epsilons = (part.split(",") for part in (asked.people, asked.epsilon))
+    print("table, people, epsilon: known; covered, least; error said over made; error")
+    for table in TABLES:
+        if table.__name__ not in asked.tables.split(","):
+            continue
+        truth = sought(table)[:, :-1]
+        X, Y, _ = drawn(table, 3, 20_000)
+        size = np.cov(X.T)
+        for n, epsilon in itertools.product(map(int, people), map(float, epsilons)):
+            found, said, low, high = cell(table, n, epsilon, asked.fits)
+            off, held = found - truth, (low <= truth) & (truth <= high)
+            shares = told_of_limits(*(part.reshape(asked.fits, -1) for part in (off, said, held)))
+            print(f"{table.__name__:16} {n:6} {epsilon:g}: {shares}; ", end="")
+            errors = np.einsum("flj,jk,flk->l", off, size, off) / asked.fits / Y.var(axis=0)
+            print(f"{np.sqrt(errors.mean()):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
