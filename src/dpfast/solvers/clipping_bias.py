@@ -58,7 +58,7 @@ _WEIGHTS = np.array([0.33, 0.33, 0.33, 0.01])
 # The largest signal, over the level; part of coefficients that is lost; growth less 1; and multiple.
 _LARGEST_SIGNAL, _MOST_LOST, _MOST_GROWTH, _STEEPEST = 0.6, 0.6, 4.0, 2.0
 # What is not measured is known so much worse than its size; and squares of measured biases over noise, by chance.
-_UNSEEN, _CHANCE = 1e3, 4.0
+_UNSEEN, _CHANCE = 1e3, 2.0
 
 
 class Tail(NamedTuple):
