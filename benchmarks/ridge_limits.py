@@ -4,8 +4,7 @@
 
 Prints a line a cell: the share of coefficients with limits; of these the share held, and that of the coefficient with
 the lowest; the standard error over the root mean square error, bias included, on average; and that error, of
-predictions, over the outcomes' standard deviation. What is sought is least squares in a million rows. No constant was
-chosen on these tables.
+predictions, over the outcomes' standard deviation. What is sought is least squares in a million rows.
 """
 
 from __future__ import annotations

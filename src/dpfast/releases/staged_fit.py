@@ -48,6 +48,8 @@ _FEW = 0.002
 _GUESSED = 2.0**-5
 #: By how much the variance of a rare group's residuals may exceed that of all.
 _UNLIKE = 1.5
+#: Mean and deviation of how much the clip moves a rare group, over how much it would if all clipped were in the group.
+_OF_FEW = 0.25, 0.25
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -297,17 +299,20 @@ class Fit:
         """Return coefficients, what they are expected to be, and constants without the bias of clipping."""
         assert isinstance(level.variance, float)
         theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance)
-        moved = center[-1] - found.theta[-1]
-        found = found._replace(theta=center)
         if not self.mechanism.fit_intercept:
-            return theta, found, level._replace(bias=bias)
+            return theta, found._replace(theta=center), level._replace(bias=bias)
         # Residuals of few people are clipped much more, as their rows are long: most is beyond the second clip, too.
+        # If all that are clipped were among a column's few people, it would be moved by 1/sqrt(share) of the constant.
         back, xx = descent.inverse(coordinates.whitening.T), self._xx(coordinates)
-        largest = self._rareness(coordinates, xx) * self.rows / (np.diag(xx) * len(theta))
-        missed = largest * np.square(moved)[:, None]
-        bias[:, :-1, :-1] += np.einsum("ij,lj,kj->lik", back, missed, back)
+        few, rareness = self._few(coordinates, xx)
+        moved = np.sqrt(self.rows / (np.diag(xx) * np.maximum(few, excess.tail.share)))
+        moved = np.outer(-np.sign(coordinates.center) * moved, center[-1] - found.theta[-1])
+        center[:-1] += back @ ((_OF_FEW[0] * np.sqrt(rareness))[:, None] * moved)
+        missed = (_OF_FEW[1] ** 2 * rareness)[:, None] * moved**2
+        bias[:, :-1, :-1] += np.einsum("ij,jl,kj->lik", back, missed, back)
         own = self.mechanism.units.outcomes
         mean = held(center[-1], 4.0 * self.mechanism.radii[1] / own)
+        found = found._replace(theta=center)
         return theta, found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
 
     def _clip(
@@ -425,7 +430,7 @@ class Fit:
         forth = descent.inverse(back)
         xx = self._xx(coordinates)
         # Few people may have residuals of a variance of their own.
-        unlike = np.sqrt(1.0 + _UNLIKE * self._rareness(coordinates, xx))
+        unlike = np.sqrt(1.0 + _UNLIKE * self._few(coordinates, xx)[1])
         noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
@@ -449,15 +454,16 @@ class Fit:
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)
 
-    def _rareness(self, coordinates: Coordinates, xx: FloatArray) -> FloatArray:
-        """Return how much columns may be of few people: 1 where the others all are at the end of a declared range."""
+    def _few(self, coordinates: Coordinates, xx: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return which share of the people columns may be of, and how much: 1 where the others are at an end of it."""
         row_map, own = self.mechanism.row_map, self.mechanism.units.rows
         if row_map.low is None or row_map.scale is None:
-            return np.zeros(len(xx))
+            return np.ones(len(xx)), np.zeros(len(xx))
         squares = np.minimum((own * coordinates.center) ** 2, 1.0)
-        at_ends = np.diag(xx) * own**2 / (self.rows * np.maximum(1.0 - squares, 1.0 / self.rows))
-        rareness: FloatArray = squares * np.minimum(at_ends, 1.0) ** 2
-        return rareness
+        spread = np.maximum(1.0 - squares, 1.0 / self.rows)
+        at_ends = np.minimum(np.diag(xx) * own**2 / (self.rows * spread), 1.0)
+        # Of an indicator, -1 or 1, that a share f has: the variance is 4 f (1 - f).
+        return spread / 4.0, squares * at_ends**2
 
     def _told_of_constant(
         self,

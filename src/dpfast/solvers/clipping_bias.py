@@ -18,7 +18,7 @@ measured bias is above its noise: elsewhere a correction is as likely to harm.
 
 Constants were chosen on tables of 450 to 10,000 people and four to six features at epsilon 1 and 3, with outcomes that
 are lognormal, negative binomial, zero-inflated and normal, have lognormal errors, errors whose spread grows with one
-column, or levels of unequal shares. `benchmarks/ridge_limits.py` has others.
+column, or levels of unequal shares. `benchmarks/ridge_limits.py` has others, some of which were seen meanwhile.
 
 References
 ----------
