@@ -359,8 +359,7 @@ def test_bad_input_is_named(change, error, message):
     [
         ({"rows": np.ones(3)}, ValueError, "rows must have 2 dimensions"),
         ({"outcomes": np.ones(2)}, ValueError, "rows and outcomes must be equally many"),
-        ({"outcomes": [1.0, 0.0, -1.0]}, ValueError, "outcomes must be from -1 to 1, and not 0"),
-        ({"outcomes": [1.0, 1.5, -1.0]}, ValueError, "outcomes must be from -1 to 1, and not 0"),
+        ({"outcomes": [1.0, 1.5, -1.0]}, ValueError, "outcomes must be from -1 to 1 for a loss of classification"),
         ({"rows": [[np.nan], [1.0], [1.0]]}, ValueError, "rows must be finite"),
         ({"loss": "logistic"}, TypeError, "loss must be a GeneralisedLinearLoss"),
         ({"row_bound": 0.0}, ValueError, "row_bound must be positive"),
