@@ -113,7 +113,7 @@ def test_any_proximable_penalty():
         ({"y": np.array([1.0, np.inf, 1.0])}, ValueError, "y must be finite"),
         ({"X": np.full((3, 2), "a")}, TypeError, "X has dtype str; real numbers are needed"),
         ({"bound_x": 1e200}, ValueError, "bound_x must lie between"),
-        ({"y": np.array([1.0, 0.0, 1.0])}, ValueError, "outcomes must be from -1 to 1, and not 0"),
+        ({"y": np.array([1.0, 0.0, 1.0])}, ValueError, "y must be from -1 to 1, and not 0"),
         ({"y": None}, ValueError, "y and bound_x must be given"),
         ({"bound_x": 0.0}, ValueError, "bound_x must be positive"),
         ({"bound_y": -1.0}, ValueError, "bound_y must be positive"),

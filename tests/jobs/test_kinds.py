@@ -408,7 +408,7 @@ REFUSED = [
     (
         "objective_perturbation_classifier",
         ('{ levels = ["home", "ward", "dead"] }', '"number"'),
-        "'boolean' or a table",
+        "'boolean' or a list of items or a table",
     ),
     ("sparse_regression", ("n_nonzero = 2", "n_nonzero = 200"), "n_nonzero must be at most the number of features"),
     (
@@ -424,7 +424,7 @@ REFUSED = [
     (
         "describe",
         ("age = { low = 18, high = 100 }", 'age = "number"'),
-        "age must be 'boolean' or a table",
+        "age must be 'boolean' or a list of items or a table",
     ),
     ("describe", ("low = 18, high", "high"), r"lacks the key 'low'"),
     ("describe", ('["site", "smoker"]', '["site", "sex"]'), r"crosstabs\[0\] has 'sex', which is no declared column"),
@@ -457,7 +457,8 @@ def labels_in_arrays(folder):
     path = write_job(folder, "objective_perturbation_classifier", QUIET)
     text = without(without(path.read_text(), "features"), "outcomes")
     text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"')
-    path.write_text(text.replace("# classes = ", "classes = ").replace('["..."]', '["home", "ward", "dead"]'))
+    text = text.replace("# classes = ", "classes = ").replace('["..."]', '["home", "ward", "dead"]')
+    path.write_text(text.replace("# bound_x = 1.0", "bound_x = 2.0"))
     return path
 
 
