@@ -55,6 +55,7 @@ TESTED_BY = {
     "privacy/__init__.py": "test_package.py",
     "privacy/guarantee.py": "ledger/test_ledger.py",
     "releases/people.py": "releases/test_staged_regression.py",
+    "releases/staged_few.py": "releases/test_staged_regression.py",
     "releases/staged_fit.py": "releases/test_staged_regression.py",
     "solvers/certificates.py": "solvers/test_smooth_convex.py",
     "solvers/loss_sums.py": "solvers/test_losses.py",

@@ -430,7 +430,10 @@ REFUSED = [
         r"\[features.age\] missing of column 'age' must be from low to high",
     ),
     (changed(features={"age": {"kind": "integer"}}), r"\[features.age\] kind must be one of"),
-    (changed(features={"age": 3}), r"\[features\] age must be one of 'number', 'boolean' or a list of items or a table, got an integer"),
+    (
+        changed(features={"age": 3}),
+        r"\[features\] age must be one of 'number', 'boolean' or a list of items or a table, got an integer",
+    ),
     (changed(features={"age": {"levels": ["x"], "mising": "x"}}), "did you mean 'missing'"),
     (
         changed(features={"age": {"low": 0, "high": 1, "missing": "x"}}),

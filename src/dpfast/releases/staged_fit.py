@@ -1,4 +1,4 @@
-"""The stages of a fit of coefficients by least squares, of many people and of few: `StagedRegression` lists them."""
+"""The stages of a fit of coefficients by least squares, of many people: `StagedRegression` lists them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.releases.people import (
     count_lengths,
     count_residuals,
-    sum_octaves,
     sum_residuals,
     sum_rows,
     sum_rows_and_outcomes,
@@ -39,9 +38,6 @@ from dpfast.statistics.sizes import HalfOctaves, Sizes
 if TYPE_CHECKING:
     from dpfast.releases.staged_regression import StagedRegression
 
-#: Of few people: shares of the mean outcome, of the sizes of residuals, and of the steps; the assumed length of rows,
-#: over the longest; the half-octaves in which their residuals are told apart, an odd number; and the share to clip.
-_SHARES_OF_FEW, _USUAL_ROW, _FEW_TOLD_APART, _CLIPPED_OF_FEW = (0.2, 0.1, 0.7), 0.5, 17, 0.5
 #: Share of people with last residuals beyond their clip.
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
@@ -319,7 +315,7 @@ class Fit:
         self, name: str, part: Privacy, step: ResidualStep, longest: float, share: float
     ) -> Generator[Query, Release, Clipped]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
-        octaves = _octaves_below(self._largest_part(longest))
+        octaves = octaves_below(self._largest_part(longest))
         counted = yield from self._residual_sizes(name, part, step, octaves)
         counts, edges, deviation = counted
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
@@ -355,7 +351,7 @@ class Fit:
         constant[0, -1] = 1.0
         step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
         assert parts.last_sizes is not None
-        octaves = _octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
+        octaves = octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         counts, edges, deviation = yield from self._residual_sizes(
             "sizes of last residuals", parts.last_sizes, step, octaves
         )
@@ -566,48 +562,6 @@ class Fit:
         )  # fmt: skip
 
 
-class FewPeople(Fit):
-    """The stages where people are few: rows stay in coordinates as declared, and nothing follows the steps."""
-
-    def stages(self) -> Stages[Regression]:
-        """Yield one query after the other."""
-        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
-        of_level, of_size, of_steps = parts_of(self.privacy, _SHARES_OF_FEW)
-        theta = np.zeros((features + 1, mechanism.shape[1]))
-        theta[-1] = (yield from mechanism._mean_outcome(of_level, self.rows)) / own.outcomes
-        usual = _USUAL_ROW * mechanism.radii[0] / own.rows
-        coordinates = Coordinates.plain(np.zeros(features), usual, self.rows, constant=True)
-        longest = math.hypot(math.sqrt(features) / _USUAL_ROW, 1.0)
-        how = descent.few_steps(len(theta), self.rows, most=mechanism.most, asked=mechanism.n_steps)
-        clip = yield from self._mean_size(of_size, self._step(theta, coordinates, longest), longest)
-        descent_of = coordinates, longest, how, Position.start(theta), _CLIPPED_OF_FEW
-        position, _ = yield from self._descend(of_steps, (), *descent_of, Clipped(clip))
-        found = descent.last_of(position, how)
-        solved = self._solved(found, coordinates)
-
-        def told() -> Regression:
-            regression = self._told(solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
-            return regression._replace(lost=mechanism._lost_by_few(self.people))
-
-        return told
-
-    def _mean_size(self, part: Privacy, step: ResidualStep, longest: float) -> Generator[Query, Release, float]:
-        """Estimate the geometric mean size of people's parts, each within a range of half-octaves.
-
-        A person's half-octave, counted from the middle one, is at most half of the range: few people show its mean
-        better than the places of the largest counts.
-        """
-        mechanism, middle = self.mechanism, _FEW_TOLD_APART // 2
-        # The last has all parts from a third of the largest on, as outcomes that are off by their bound have.
-        last = _octaves_below(self._largest_part(longest))[1] - 3
-        octaves = last - _FEW_TOLD_APART + 2, last
-        sums = NoisySum.calibrate(part, float(middle), (1,), unit=mechanism._unit)
-        released = yield Query("mean size of residuals", sums, partial(sum_octaves, step=step, octaves=octaves))
-        mean = float(np.clip(released.values["sum"][0] / self.people, -middle, middle))
-        # The lower edge: a smaller clip has less noise.
-        return float(np.exp2((octaves[0] + middle + mean - 1.0) / 2.0))
-
-
 class Lengths(NamedTuple):
     """Released counts of rows by length."""
 
@@ -652,7 +606,8 @@ def _bins_below(largest: float) -> HalfOctaves:
     return HalfOctaves(max(top - _TOLD_APART, -800), top)
 
 
-def _octaves_below(largest: float) -> tuple[int, int]:
+def octaves_below(largest: float) -> tuple[int, int]:
+    """Return the first and the last of the half-octaves in which sizes are counted."""
     last = max(-500, min(math.ceil(2.0 * math.log2(largest)), 500))
     return last - _TOLD_APART, last
 

@@ -43,7 +43,8 @@ from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.people import People, count_people, sum_outcomes, sum_rows
-from dpfast.releases.staged_fit import FewPeople, Fit, Regression
+from dpfast.releases.staged_few import FewPeople
+from dpfast.releases.staged_fit import Fit, Regression
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units
