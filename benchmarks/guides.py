@@ -19,8 +19,6 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from dpfast import (
-    Box,
-    L1Ball,
     L2Ball,
     MultiOutcomeRidge,
     ObjectivePerturbationClassifier,
@@ -36,7 +34,7 @@ from dpfast import (
 )
 from dpfast.datasets import california_prop99, gymnasium_values
 from dpfast.datasets.decision_processes import gymnasium_table, table_trajectories
-from dpfast.solvers import Lasso, SmoothedHuber, SmoothedQuantile
+from dpfast.solvers import SmoothedQuantile
 from dpfast.statistics import first_visit_returns
 
 RUNS = 40
@@ -123,6 +121,10 @@ def multi_outcome():
 TYPICAL = np.array([13, 18, 85, 550, 0.095, 0.09, 0.06, 0.04, 0.18, 0.062])
 SPREAD = np.array([4, 5, 25, 350, 0.015, 0.05, 0.07, 0.04, 0.03, 0.007])
 LIMITS = np.array([30, 40, 200, 2500, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1])
+USUAL = (
+    np.array([5, 8, 35, 0, 0.065, 0, 0, 0, 0.12, 0.05]),
+    np.array([21, 28, 135, 1200, 0.125, 0.2, 0.2, 0.12, 0.24, 0.075]),
+)
 
 
 def right(make, rows, labels, copies=1, runs=RUNS):
@@ -137,8 +139,7 @@ def right(make, rows, labels, copies=1, runs=RUNS):
 def classification():
     table = datasets.load_breast_cancer()
     cells, benign = table.data[:, :10], table.target
-    rows = (cells - TYPICAL) / SPREAD / np.sqrt(10)
-    options = {"bound_x": 1.0, "classes": [0, 1], "fit_intercept": True}
+    options = {"box_x": USUAL, "classes": [0, 1]}
 
     def private(epsilon=1.0, delta=1e-5, **others):
         return lambda: ObjectivePerturbationClassifier(epsilon, delta, **options | others)
@@ -147,25 +148,19 @@ def classification():
     print(f"  the larger class alone {benign.mean():.3f}")
     standardised = make_pipeline(StandardScaler(), LogisticRegression())
     line("no privacy, standardised", right(lambda: standardised, cells, benign))
-    line("no privacy, about typical values", right(LogisticRegression, rows, benign))
     for epsilon in (0.1, 0.3, 1.0, 3.0):
-        line(f"epsilon {epsilon}", right(private(epsilon), rows, benign))
+        line(f"epsilon {epsilon}", right(private(epsilon), cells, benign))
     for copies in (3, 10):
-        line(f"{426 * copies} people", right(private(), rows, benign, copies))
-    kept = np.random.default_rng(0).permutation(len(rows))
+        line(f"{426 * copies} people", right(private(), cells, benign, copies))
+    kept = np.random.default_rng(0).permutation(len(cells))
     for people in (100, 200):
-        line(f"{people * 3 // 4} people", right(private(), rows[kept[:people]], benign[kept[:people]]))
-    middle, quarter = cells / LIMITS - 0.5, cells / LIMITS - 0.25
-    line("in their own units, bound_x=2700", right(private(bound_x=2700.0), cells, benign))
-    line("about the middle of limits, bound_x=1.5", right(private(bound_x=1.5), middle, benign))
-    line("about a quarter of limits, bound_x=1", right(private(), quarter, benign))
+        line(f"{people * 3 // 4} people", right(private(), cells[kept[:people]], benign[kept[:people]]))
+    middle, half = (USUAL[0] + USUAL[1]) / 2.0, (USUAL[1] - USUAL[0]) / 2.0
     for label, others in {
+        "bound_x=2700, no box": {"box_x": None, "bound_x": 2700.0},
+        "box_x of 0 to the most that is possible": {"box_x": (0.0 * LIMITS, LIMITS)},
+        **{f"limits {k} times as wide": {"box_x": (middle - k * half, middle + k * half)} for k in (0.25, 0.5, 2, 4)},
         "fit_intercept=False": {"fit_intercept": False},
-        "bound_x=0.5": {"bound_x": 0.5},
-        "bound_x=2": {"bound_x": 2.0},
-        "bound_x=5": {"bound_x": 5.0},
-        "bound_x=10": {"bound_x": 10.0},
-        "bound_x='private'": {"bound_x": "private"},
         "method='objective'": {"method": "objective"},
         "method='gradient'": {"method": "gradient"},
         "loss='logistic'": {"loss": "logistic"},
@@ -177,8 +172,7 @@ def classification():
         "delta=1e-3": {"delta": 1e-3},
         "delta=0": {"delta": 0.0},
     }.items():
-        line(label, right(private(**others), rows, benign))
-    line("middle of limits, method='gradient'", right(private(bound_x=1.5, method="gradient"), middle, benign))
+        line(label, right(private(**others), cells, benign))
     images, digits = datasets.load_digits(return_X_y=True)
     images = images / 16.0 - 0.5
     print("ten digits, 1347 images learn, 450 judge: share right at delta 1e-5")
@@ -201,58 +195,48 @@ def classification():
 # ---- convex_regression -----------------------------------------------------------------------------------------------
 
 
-def progression():
-    """Ten measurements of a patient about typical values, and a score of the disease a year later about 150."""
-    frame = diabetes()
-    typical = np.array([50, 1.5, 25, 93, 200, 120, 50, 4, 4.6, 90])
-    spread = np.array([15, 0.5, 5, 15, 40, 35, 15, 1.5, 0.5, 15])
-    rows = (frame.iloc[:, :10].to_numpy() - typical) / spread / np.sqrt(10)
-    return rows, (frame.target.to_numpy() - 150.0) / 150.0
+NORMAL = (
+    np.array([20, 1, 15, 65, 120, 50, 20, 1, 3.5, 60]),
+    np.array([80, 2, 35, 120, 280, 190, 80, 7, 5.7, 120]),
+)
 
 
 def convex_regression():
-    rows, score = progression()
+    frame = diabetes()
+    rows, score = frame.iloc[:, :10].to_numpy(), frame.target.to_numpy() - 150.0
 
     def runs(copies, epsilon=1.0, delta=1e-5, runs=RUNS, judged=r2, **options):
         x, y = np.tile(rows, (copies, 1)), np.tile(score, copies)
-        options = {"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": True} | options
+        options = {"box_x": NORMAL, "bound_y": 150.0, "loss": "huber"} | options
         fits = (ObjectivePerturbationRegressor(epsilon, delta, **options) for _ in range(runs))
         return [judged(fit.fit(x, y), x, y) for fit in fits]
 
-    ball, huber = {"constraint": L2Ball(1.0)}, {"loss": "huber"}
     print("progression of diabetes by ten measurements: R2, epsilon 1, delta 1e-5")
-    line("no privacy, squared", runs(1, np.inf, 0.0, 1, constraint=L2Ball(10.0)))
-    line("no privacy, huber", runs(1, np.inf, 0.0, 1, **huber))
-    for radius in (0.5, 1.0, 2.0):
-        line(f"no privacy, huber, ball of {radius}", runs(1, np.inf, 0.0, 1, **huber, constraint=L2Ball(radius)))
-    for epsilon in (0.3, 1.0, 3.0):
-        for copies in (1, 5, 20):
-            line(f"epsilon {epsilon}, {442 * copies} people, huber, ball of 1", runs(copies, epsilon, **huber | ball))
-            line(f"epsilon {epsilon}, {442 * copies} people, huber, no ball", runs(copies, epsilon, **huber))
+    line("no privacy", runs(1, np.inf, 0.0, 1))
+    for radius in (37.5, 75.0, 150.0):
+        line(f"no privacy, ball of {radius}", runs(1, np.inf, 0.0, 1, constraint=L2Ball(radius)))
     for copies in (1, 5, 20):
         x, y = np.tile(rows, (copies, 1)), np.tile(score, copies)
-        fits = (MultiOutcomeRidge(1.0, 1e-5, bound_x=1.0, bound_y=1.0, fit_intercept=True) for _ in range(RUNS))
-        line(f"{442 * copies} people, MultiOutcomeRidge", [r2(fit.fit(x, y), x, y) for fit in fits])
+        for epsilon in (0.3, 1.0, 3.0):
+            line(f"epsilon {epsilon}, {442 * copies} people", runs(copies, epsilon))
+            line("the same, ball of 75", runs(copies, epsilon, constraint=L2Ball(75.0)))
+            fits = (MultiOutcomeRidge(epsilon, 1e-5, box_x=NORMAL, bound_y=150.0) for _ in range(RUNS))
+            line("the same, MultiOutcomeRidge", [r2(fit.fit(x, y), x, y) for fit in fits])
+    middle, half = (NORMAL[0] + NORMAL[1]) / 2.0, (NORMAL[1] - NORMAL[0]) / 2.0
+    ball = {"constraint": L2Ball(75.0)}
+    for copies in (1, 5):
         for label, options in {
-            "huber, no ball, by perturbation": huber | {"method": "objective"},
-            **{f"huber, ball of {r}": huber | {"constraint": L2Ball(r)} for r in (0.25, 0.5, 2.0, 4.0)},
-            "huber, L1 ball of 1": huber | {"constraint": L1Ball(1.0)},
-            "huber, L1 ball of 2": huber | {"constraint": L1Ball(2.0)},
-            "huber, Box(0.5)": huber | {"constraint": Box(0.5)},
-            "squared, ball of 1": ball,
-            "squared, ball of 4": {"constraint": L2Ball(4.0)},
-            "quantile, ball of 1": ball | {"loss": "quantile"},
-            "quantile, no ball": {"loss": "quantile"},
-            "huber, ball of 1, bound_x=0.5": huber | ball | {"bound_x": 0.5},
-            "huber, ball of 1, bound_x=2": huber | ball | {"bound_x": 2.0},
-            "huber, ball of 1, bound_x='private'": huber | ball | {"bound_x": "private"},
-            "huber, ball of 1, bound_y=3": huber | ball | {"bound_y": 3.0},
-            "huber, ball of 1, SmoothedHuber(1/16)": ball | {"loss": SmoothedHuber(1 / 16)},
-            "huber, ball of 1, no intercept": huber | ball | {"fit_intercept": False},
-            "huber, ball of 1, ridge=30": huber | ball | {"ridge": 30.0},
-            "huber, ball of 1, Lasso(10)": huber | ball | {"penalty": Lasso(10.0)},
-            "huber, ball of 1, add_remove": huber | ball | {"adjacency": "add_remove"},
-            "huber, ball of 1, delta=0": huber | ball | {"delta": 0.0},
+            "method='objective'": {"method": "objective"},
+            **{f"ball of {r}": {"constraint": L2Ball(r)} for r in (19.0, 37.5, 150.0, 300.0)},
+            "squared, ball of 75": ball | {"loss": "squared"},
+            "squared, ball of 300": {"loss": "squared", "constraint": L2Ball(300.0)},
+            "quantile": {"loss": "quantile"},
+            **{f"limits {k} times as wide": {"box_x": (middle - k * half, middle + k * half)} for k in (0.5, 2, 4)},
+            "bound_y=450": {"bound_y": 450.0},
+            "no intercept": {"fit_intercept": False},
+            "add_remove": {"adjacency": "add_remove"},
+            "delta=0": {"delta": 0.0},
+            "delta=0, ball of 75": ball | {"delta": 0.0},
         }.items():
             line(f"{442 * copies} people, {label}", runs(copies, **options))
 
@@ -262,9 +246,8 @@ def convex_regression():
     print("share of people below the predicted quantile")
     for copies in (1, 5, 20):
         for quantile in (0.5, 0.9):
-            options = {"loss": SmoothedQuantile(quantile, 0.125)}
+            options = {"loss": SmoothedQuantile(quantile, 18.75)}
             line(f"{442 * copies} people, quantile {quantile}", runs(copies, judged=below, **options))
-            line("the same, ball of 1", runs(copies, judged=below, **options | ball))
 
 
 # ---- sparse_regression -----------------------------------------------------------------------------------------------

@@ -7,15 +7,14 @@ from sklearn.model_selection import train_test_split
 from dpfast import ObjectivePerturbationClassifier
 
 table = load_breast_cancer(as_frame=True)
-typical = [13, 18, 85, 550, 0.095, 0.09, 0.06, 0.04, 0.18, 0.062]
-spread = [4, 5, 25, 350, 0.015, 0.05, 0.07, 0.04, 0.03, 0.007]
-rows = (table.data.iloc[:, :10] - typical) / spread / 10**0.5
+lows = [5, 8, 35, 0, 0.065, 0, 0, 0, 0.12, 0.05]
+highs = [21, 28, 135, 1200, 0.125, 0.2, 0.2, 0.12, 0.24, 0.075]
 learn, judge, learn_benign, judge_benign = train_test_split(
-    rows, table.target, random_state=0, stratify=table.target
+    table.data.iloc[:, :10], table.target, random_state=0, stratify=table.target
 )
 left, right = plt.subplots(1, 2, figsize=(10.0, 4.2), layout="constrained")[1]
 for epsilon in (0.1, 1.0):
-    model = ObjectivePerturbationClassifier(epsilon, 1e-5, bound_x=1.0, classes=[0, 1]).fit(
+    model = ObjectivePerturbationClassifier(epsilon, 1e-5, box_x=(lows, highs), classes=[0, 1]).fit(
         learn, learn_benign
     )
     model.plot_roc(judge, judge_benign, ax=left, label=f"epsilon {epsilon}")
