@@ -120,8 +120,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
         classes). Descent needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. The
         choice of "auto" is descent, if possible, for more than two classes, and also with `inference`. For two classes
-        it is descent unless the number of people is known to be large for the features. Where epsilon is ``inf`` there
-        are only minimisers.
+        it is descent if the number of people is public, and small for the features. Where epsilon is ``inf`` there are
+        only minimisers.
     class_weight : mapping, optional
         Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
         next to the heaviest, so that nobody has more weight than without weights. They are public, so frequencies of
