@@ -38,7 +38,9 @@ PENALISED = (
     "releases errors"
 )
 
-NO_MEAN = "NaN: the mean of p (1 - p) is not known without an intercept, or where the number of people is private"
+NO_MEAN = (
+    "NaN: the mean of p (1 - p) is not known without intercept, with weights, or if the number of people is private"
+)
 
 
 def split(privacy: Privacy, *, is_gaussian: bool) -> tuple[Privacy, Privacy]:

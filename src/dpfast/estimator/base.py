@@ -77,7 +77,7 @@ def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
         if sample_weight is not None:
             raise TypeError(
                 f"sample_weight is not supported by {type(self).__name__}: how far a person of some weight moves what "
-                "it releases has not been proved. MultiOutcomeRidge takes weights, with max_weight"
+                "it releases has not been proved. MultiOutcomeRidge, the classifier and the regressor take weights"
             )
         return fit(self, *args, **kwargs)
 
