@@ -293,7 +293,7 @@ def test_sorted_trajectories_are_read_again_for_a_range_that_is_to_be_found(tmp_
     table = table_of("policy_evaluation", 60)
     table.to_parquet(tmp_path / "table.parquet")
     changes = [("table.csv", "table.parquet"), ("# sorted = false", "sorted = true"), QUIET]
-    changes.append(("# return_range = [1.0, 1.0]", 'return_range = "private"'))
+    changes.append(("# return_range = [1.0, 2.0]", 'return_range = "private"'))
     assert hasattr(fitted(write_job(tmp_path, "policy_evaluation", *changes)), "return_range_")
 
 

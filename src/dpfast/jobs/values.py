@@ -149,8 +149,9 @@ class Lists(Values):
         return {"type": "array", "items": self.item.schema()} | sizes
 
     def sample(self) -> str:
-        """As `Values` has it."""
-        return f"[{', '.join([self.item.sample()] * (self.length or 1))}]"
+        """As `Values` has it; of numbers the first is less than the second, as limits are."""
+        one = self.item.sample()
+        return f"[{', '.join(one.replace('1.0', f'{k}.0') for k in range(1, 1 + (self.length or 1)))}]"
 
 
 @dataclass(frozen=True)
