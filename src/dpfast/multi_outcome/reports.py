@@ -355,8 +355,8 @@ class CoefficientReports(LinearEstimator):
         if scale is None:
             if target == "population":
                 raise ValueError(
-                    "target='population' needs the residual variance, which was not released: fit rows, one a person, "
-                    "with residual steps, or pass their residual_std"
+                    "target='population' needs the residual variance, which was not released: fit one row a person, "
+                    "and take residual steps or pass residual_std"
                 )
             scale = np.zeros(len(self.coef_))
         parts = np.split(scale**2, len(self._evidence))
