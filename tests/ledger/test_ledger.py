@@ -466,11 +466,12 @@ def test_a_record_without_one_of_its_fields_is_refused(field):
         {"part": 3},
         {"log_range": 0.0},
         {"privacy": Privacy.of_sum(0.0, 0.0, "replace_one")},
+        {"privacy": Privacy.of_sum(1e9, -1e-6, "replace_one"), "mu": 0.01},
     ],
 )
 def test_what_no_file_could_be_read_with_is_not_committed(spoilt):
-    ledger, whole = Ledger(Privacy(1.0)), release(0.5)
-    with pytest.raises((ValueError, TypeError)), ledger.reserve(Privacy(0.5)) as reservation:
+    ledger, whole = Ledger(Privacy(1.0, 1e-6)), release(0.5)
+    with pytest.raises((ValueError, TypeError)), ledger.reserve(Privacy(0.5, 1e-6)) as reservation:
         reservation.commit(replace(whole, **spoilt))
     assert ledger.releases == ()
 

@@ -196,7 +196,7 @@ class Release:
 
     def _check_readable(self) -> None:
         """Refuse a release whose record could not be read again: no ledger could open a file with it."""
-        if not (self.privacy.epsilon > 0.0 and self.privacy.delta < 1.0):  # a sum of guarantees
+        if not (self.privacy.epsilon > 0.0 and 0.0 <= self.privacy.delta < 1.0):  # a sum of guarantees
             Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
         _checked_fields(partial(getattr, self))
 
