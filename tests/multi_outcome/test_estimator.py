@@ -258,6 +258,19 @@ def test_units_do_not_matter(options, delta):
     assert other.ridge_ == pytest.approx(one.ridge_, rel=1e-9)
 
 
+@pytest.mark.parametrize("refine", ["auto", 0, 1])
+@pytest.mark.parametrize("bound", [1e-60, 1e30])
+def test_limits_that_are_too_wide_for_a_bound_are_refused_before_anything_is_spent(bound, refine):
+    half_width, ledger = 1e80 * bound, Ledger(Privacy(1.0, 1e-6))
+    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 2))
+    model = MultiOutcomeRidge(
+        1.0, 1e-6, bound_y=1.0, box_x=(np.full(2, -half_width), np.full(2, half_width)), bound_x=bound, refine=refine
+    )
+    with pytest.raises(ValueError, match="must lie between 1e-70 and 1e70"):
+        model.set_params(ledger=ledger).fit(rows * half_width, rows[:, 0])
+    assert ledger.spent.epsilon == 0.0
+
+
 def test_a_ridge_that_is_given_is_for_coefficients_in_the_units_of_the_features():
     x, y = visits(50_000)
     fitted = model(1e6, 1e-6, ridge=2e4, **NATURAL).fit(x, y)

@@ -42,6 +42,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
+from dpfast.releases.moments import check_radius
 from dpfast.releases.people import People, count_people, sum_outcomes, sum_rows
 from dpfast.releases.staged_few import FewPeople
 from dpfast.releases.staged_fit import Fit, Regression
@@ -119,6 +120,9 @@ class StagedRegression(Mechanism[Regression]):
 
     def __post_init__(self) -> None:
         check_most_rows(self.max_rows)
+        # Of a bound in units of limits: with neither out of range by itself, their ratio may be.
+        for name, radius in zip(("the norm of rows", "the norm of outcomes"), self.radii, strict=True):
+            check_radius(name, radius)
 
     @property
     def scales(self) -> Mapping[str, float]:
