@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast import Ledger, ObjectivePerturbationClassifier, ObjectivePerturbationRegressor, Privacy
 from dpfast.io import Columns, Number
 from dpfast.solvers import L2Ball
 
@@ -168,3 +168,15 @@ def test_other_limits_are_refused_before_anything_is_spent(parameters, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         one.fit(x, y)
     assert not hasattr(one, "releases_")
+
+
+@pytest.mark.parametrize("half_width", [5e-324, 1e40, 1e100])
+@pytest.mark.parametrize("name", MODELS)
+def test_limits_that_are_too_wide_or_too_narrow_for_a_bound_are_refused_before_anything_is_spent(name, half_width):
+    x, y = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 3)) * half_width, np.arange(100) % 2
+    ledger, box = Ledger(Privacy(20.0, 1e-6)), (np.full(3, -half_width), np.full(3, half_width))
+    for inference in {False, name in ONE_OUTCOME}:
+        one = model(name, box_x=box, bound_x=1.0, inference=inference, random_state=None, ledger=ledger)
+        with pytest.raises(ValueError, match=r"^the length of rows within bound_x and box_x"):
+            one.fit(x, y)
+    assert ledger.spent.epsilon == 0.0

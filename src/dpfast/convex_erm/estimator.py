@@ -167,6 +167,9 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         if self.bound_x is None and self.box_x is None:
             raise missing_bound(type(self), "box_x", "bound_x")
         check.optional(check_bound, "bound_x", self.bound_x)
+        if self.box_x is not None:
+            _, length = self._bounded_rows(max(side.size for side in check_box(self.box_x)))
+            check_bound("the length of rows within bound_x and box_x, over half the widths of the limits,", length)
         check_bound("bound_y", self._outcome_bound)
         check.optional(check.positive, "max_weight", self.max_weight)
         check.nonnegative_or_auto("ridge", self.ridge)
