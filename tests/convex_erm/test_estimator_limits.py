@@ -180,3 +180,18 @@ def test_limits_that_are_too_wide_or_too_narrow_for_a_bound_are_refused_before_a
         with pytest.raises(ValueError, match=r"^the length of rows within bound_x and box_x"):
             one.fit(x, y)
     assert ledger.spent.epsilon == 0.0
+
+
+@pytest.mark.parametrize("column", ["age", "y"])
+@pytest.mark.parametrize("loss", ["huber", "squared"])
+def test_what_is_no_number_is_refused_by_the_name_of_its_column(loss, column):
+    x, y = table("Huber", 100)
+    frame = x.assign(y=y)
+    frame.loc[99, column] = np.nan
+    rows = Columns(list(x), ["y"]).encode(frame)
+    ledger = Ledger(Privacy(20.0, 1e-6))
+    shared = {"bound_y": 4.0, "constraint": L2Ball(8.0), "max_weight": 1.0, "random_state": None, "ledger": ledger}
+    for weights in (None, np.ones(100)):
+        with pytest.raises(ValueError, match=f"^column '{column}' has missing entries"):
+            model("squares", loss=loss, **shared).fit(rows, sample_weight=weights)
+    assert ledger.spent.epsilon == 0.0

@@ -249,3 +249,13 @@ def test_no_weight_is_read_unless_the_fit_can_be_paid():
     x, _, labels, _ = table()
     with pytest.raises(BudgetExceeded):
         classifier(2.0, ledger=Ledger(Privacy(1.0, 1e-6))).fit(x, labels, sample_weight=np.full(400, np.nan))
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_rows_that_can_be_read_once_have_weights_too(name):
+    x, y, _, weights = table()
+    options = REGRESSIONS[name]
+    once = regressor(**options).fit(iter([(x[:150], y[:150]), (x[150:], y[150:])]), sample_weight=weights)
+    assert released(once) == released(regressor(**options).fit(x, y, sample_weight=weights))
+    with pytest.raises(ValueError, match="X and sample_weight have different numbers of rows"):
+        regressor(**options).fit(iter([(x, y)]), sample_weight=weights[1:])

@@ -300,7 +300,10 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
         def with_shares(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:
             io.check_aligned(X=X, y=y, groups=groups, sample_weight=sample_weight)
-            return X, y, groups, max_rows, io.shares_of(X, y, sample_weight, most, clips=clips)
+            shares = io.shares_of(X, y, sample_weight, most, clips=clips)
+            if opened is not None:
+                X, y = opened(X, y)
+            return X, y, groups, max_rows, shares
 
         return self._fit_people(X, y, opened=with_shares, **options)
 

@@ -318,7 +318,7 @@ class TableLoss:
             ("y", RowMap(least, limit).into(outcomes, clipped, n_threads)),
         ):
             if not finite:
-                raise ValueError(f"{name} must be finite: it holds NaN or infinity")
+                raise check.not_finite(name)
         return bounded, clipped, weights
 
     def of_rows(
