@@ -14,8 +14,8 @@ learn, judge, learn_benign, judge_benign = train_test_split(
 )
 left, right = plt.subplots(1, 2, figsize=(10.0, 4.2), layout="constrained")[1]
 for epsilon in (0.1, 1.0):
-    model = ObjectivePerturbationClassifier(epsilon, 1e-5, box_x=(lows, highs), classes=[0, 1]).fit(
-        learn, learn_benign
-    )
+    model = ObjectivePerturbationClassifier(
+        epsilon, 1e-5, box_x=(lows, highs), classes=[0, 1]
+    ).fit(learn, learn_benign)
     model.plot_roc(judge, judge_benign, ax=left, label=f"epsilon {epsilon}")
 model.plot_calibration(judge, judge_benign, n_bins=4, ax=right, label="epsilon 1")
