@@ -367,9 +367,11 @@ def objective_perturbation(
             losses, n_rows = [loss_of_moments(X, summed.sizes(X.n_features))], X.n_rows
         else:
             summed = TableLoss(loss, check_bound("bound_x", bound_x), check_bound("bound_y", bound_y))
-            table = open_with_outcome("objective_perturbation", X, y).held()
-            if loss.is_classification and not table.whole()[1].all():
-                raise ValueError("y must be from -1 to 1, and not 0, for a loss of classification")
+            table = open_with_outcome("objective_perturbation", X, y)
+            if loss.is_classification:
+                table = table.held()
+                if not table.whole()[1].all():
+                    raise ValueError("y must be from -1 to 1, and not 0, for a loss of classification")
             losses, n_rows = summed.of_table(table, n_threads)
         (statistic,) = losses
         rows = public_rows(n_rows, privacy.adjacency)
