@@ -29,7 +29,7 @@ def test_a_repaired_mechanism_is_not_caught(monkeypatch):
     """Each attack with its defect mended finds no more than the claim."""
     monkeypatch.setattr(literature, "classic_gaussian_scale", gaussian_scale)
     [mended] = [attack for attack in broken_attacks() if attack.name.startswith("Gaussian noise by the classic")]
-    assert not mended.run(100, ERROR).broken
+    assert not mended.run(100, 1e-7).broken
 
 
 def test_a_sound_mechanism_in_doubles_shows_no_such_bits():

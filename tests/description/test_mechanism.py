@@ -182,8 +182,9 @@ def test_what_becomes_of_a_person_does_not_depend_on_others(others):
 
 
 def test_attacks_hold_and_catch_noise_for_half_of_what_a_person_moves(monkeypatch):
-    """Each bound is above the true epsilon with probability 0.001 at most."""
-    found = [attack.run(150) for attack in attacks.attacks(CLAIM)]
+    """Bounds and judgements of a form, eight in all, are wrong in one run of a million; 150 outputs tell all apart."""
+    error = 1e-7
+    found = [attack.run(150, error) for attack in attacks.attacks(CLAIM)]
     assert len(found) == 4
     for one in found:
         assert not one.broken
@@ -200,4 +201,4 @@ def test_attacks_hold_and_catch_noise_for_half_of_what_a_person_moves(monkeypatc
 
     monkeypatch.setattr(attacks.TableCounts, "calibrate", classmethod(broken))
     for attack in attacks.attacks(CLAIM):
-        assert attack.run(150).broken
+        assert attack.run(150, error).epsilon > 1.0

@@ -177,12 +177,13 @@ def test_it_is_far_better_than_a_range_that_is_far_too_wide():
     walks = Trajectories(rng.integers(0, 60, 120_000), rng.normal(size=120_000), np.arange(0, 120_001, 60), 60)
     options = {"gamma": 0.8, "reward_range": (-200.0, 200.0), "horizon": 60, "lag": 0}
     exact = PolicyEvaluation(math.inf, **options).fit(walks).value_
-    errors = {}
+    errors = {}  # of five seeds: of others, one in some thousand sets has a ratio above that below
     for limits in (None, "private"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UtilityWarning)
             models = [
-                PolicyEvaluation(1.0, 1e-5, **options, return_range=limits, ridge=1e-6).fit(walks) for _ in range(5)
+                PolicyEvaluation(1.0, 1e-5, **options, return_range=limits, ridge=1e-6, random_state=seed).fit(walks)
+                for seed in range(5)
             ]
         errors[limits] = np.mean([np.abs(model.value_ - exact).max() for model in models])
     assert errors["private"] < 0.5 * errors[None]
@@ -195,7 +196,8 @@ def test_returns_are_clipped_to_the_range_that_was_found():
     rewards = np.where(rng.random(steps) < 0.01, 30.0, 0.1)
     walks = Trajectories(rng.integers(0, 40, steps), rewards, np.arange(0, steps + 1, 40), 40)
     options = {"gamma": 0.5, "reward_range": (0.0, 100.0), "horizon": 40, "lag": 0, "weights": np.ones(40)}
-    model = PolicyEvaluation(1.0, 1e-5, return_range="private", **options).fit(walks)
+    # Noise decides how far the range lies from the widest one, and so what clipping changes: of this seed.
+    model = PolicyEvaluation(1.0, 1e-5, return_range="private", random_state=0, **options).fit(walks)
     low, high = model.return_range_
     clipped, whole = (
         sufficient_statistics(walks, 0.5, return_range=limits, horizon=40, weights=np.ones(40), centered=True)

@@ -120,7 +120,8 @@ def test_a_fit_releases_the_mixture_over_all_samples():
     x = np.array([[0.1, 0.0], [0.45, 0.0], [0.7, 0.0], [0.95, 0.0]])
     y = np.array([[0.5], [-0.5], [0.2], [0.9]])
     model = MultiOutcomeRidge(1e4, 0.1, bound_x=1.0, bound_y=1.0, n_subsample=2, fit_intercept=False)
-    releases = [model.fit(x, y).releases_[0] for _ in range(200)]
+    # Three tests of one law each, which reject it for 5e-7 of all seeds: they are fixed.
+    releases = [model.set_params(random_state=seed).fit(x, y).releases_[0] for seed in range(200)]
     scale, scale_xy = (releases[0].scales[name] for name in ("xx", "xy"))
     squares = [x[i] @ x[i] + x[j] @ x[j] for i, j in itertools.combinations(range(4), 2)]
     assert scale < min(np.diff(sorted(squares))) / 2.0
@@ -130,7 +131,7 @@ def test_a_fit_releases_the_mixture_over_all_samples():
     of_all = np.array([release.values["xy"][0, 0] for release in releases]) - (x.T @ y)[0, 0]
     assert stats.kstest(of_all / scale_xy, "norm").pvalue > 5e-7
     # The sample is drawn apart from the noise: what X'X shows of it says nothing of the noise on X'Y.
-    assert abs(stats.spearmanr(drawn, of_all).statistic) < 5.1 / math.sqrt(200)  # false-reject rate 4e-7
+    assert abs(stats.spearmanr(drawn, of_all).statistic) < 5.1 / math.sqrt(200)
 
 
 def test_the_solver_sees_sums_as_they_stand_for_all_rows():

@@ -198,13 +198,14 @@ def test_noise_of_a_step_has_the_calibrated_law():
     mechanism = mechanism_of("softmax")
     nobody = people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
     stage = next(iter(asked(mechanism, nobody, 0)))
-    source = noise.SecureSource()
+    source = noise.SeededSource(0)
     draws = [stage.mechanism.release(stage.statistic(nobody), source, "x").values["sum"] for _ in range(400)]
     z = np.array(draws).ravel() / stage.mechanism.deviation
     # A clip of length c for sums that one person replaced moves by 2 c: mu of the step is its share of the whole.
     steps = mechanism.schedule(N).n_steps
     clip = 0.5 * math.sqrt(2.0 / 3.0) * mechanism.row_bound
     assert stage.mechanism.deviation == pytest.approx(2.0 * clip * math.sqrt(steps) / gaussian_mu(1.0, 1e-5), rel=1e-4)
+    # Fails for two seeds in a million: it is fixed.
     assert abs(z.mean()) < 5.0 / math.sqrt(z.size)
     assert abs(z.var() - 1.0) < 5.0 * math.sqrt(2.0 / z.size)
 

@@ -330,9 +330,10 @@ def test_noise_of_a_step_has_the_calibrated_law():
     fit = staged("quantile")
     stage = next(query for query in asked(fit, 0) if query.name == "scores, step 1")
     exact, scale = stage.statistic(fit.statistic), stage.mechanism.scale
-    source = noise.SecureSource()
+    source = noise.SeededSource(0)
     draws = np.ravel([stage.mechanism.release(exact, source, "step").values["sum"] for _ in range(500)])
     noises = (draws.reshape(500, -1) - exact.to_float64().ravel()) / scale
+    # Fails for one seed in 10,000: it is fixed.
     assert stats.kstest(noises.ravel(), "norm").pvalue > 1e-4
 
 

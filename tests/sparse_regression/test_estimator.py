@@ -295,7 +295,9 @@ def test_another_selector_plugs_in():
         return np.argsort(-np.abs(x.T @ y))[:size]
 
     for selector in (correlated, LassoSelector(penalty=5.0)):
-        assert model(selector=selector, n_blocks=40).fit(x, y).support_.tolist() == list(TRUTH)
+        # All blocks agree. Noise on votes hides that in 2 of 10,000 fits: the seed is fixed.
+        fitted = model(selector=selector, n_blocks=40, random_state=0).fit(x, y)
+        assert fitted.support_.tolist() == list(TRUTH)
 
 
 def test_a_selector_that_fails_on_some_rows_says_nothing(recwarn, capsys):

@@ -15,7 +15,7 @@ def test_the_audit_finds_all_that_it_claims():
     assert len(attacks) == 4
     for attack in attacks:
         assert attack.law.attainable(0.0) == pytest.approx(1.0, rel=1e-6)
-        assert not attack.run(300).broken
+        assert not attack.run(300, 1e-7).broken
 
 
 def test_a_ledger_pays_for_it_without_delta():
