@@ -73,7 +73,7 @@ def entered(fit):
 
 
 #: Most files and calls: a little above what was measured. Noise decides how many steps some solvers take, up to half as
-#: many again, so a figure is the least of several fits.
+#: many again: a fit of a policy takes more in a quarter of runs, so that all of 12 fits do in 4 of 10**8.
 MOST = {
     "ridge": (30, 1_000),
     "ridge with two steps": (41, 3_800),
@@ -86,9 +86,12 @@ MOST = {
 
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_goes_through_few_rooms(name):
-    files, calls = min((entered(FITS[name]) for _ in range(9)), key=lambda found: found[1])
-    print(f"{name}: {len(files)} files, {calls} calls")
     most_files, most_calls = MOST[name]
+    for _ in range(12):
+        files, calls = entered(FITS[name])
+        print(f"{name}: {len(files)} files, {calls} calls")
+        if calls <= most_calls:
+            break
     assert len(files) <= most_files, files
     assert calls <= most_calls
 
