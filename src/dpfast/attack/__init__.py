@@ -1,22 +1,7 @@
 """Building blocks of attacks, used by each family: laws of noise, lower bounds, rows at the worst angle."""
 
-from dpfast.attack.attack import Attack, Finding, claimed, claims, probe
-from dpfast.attack.laws import Events, GaussianShift, Law, NormShift, OddsShift, SampledShift, shift_law
-from dpfast.attack.lower_bounds import epsilon_lower_bound, mu_lower_bound
+from dpfast._lazy import lazy, stub_homes
 
-__all__ = [
-    "Attack",
-    "Events",
-    "Finding",
-    "GaussianShift",
-    "Law",
-    "NormShift",
-    "OddsShift",
-    "SampledShift",
-    "claimed",
-    "claims",
-    "epsilon_lower_bound",
-    "mu_lower_bound",
-    "probe",
-    "shift_law",
-]
+__all__ = sorted(_HOMES := stub_homes(__file__))
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)

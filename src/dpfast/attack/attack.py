@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, get_args
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.attack.laws import Law
+from dpfast.attack.laws import Law, shift_law
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
 
@@ -54,7 +54,7 @@ class Attack:
     def on(cls, name: str, record: Release, law: Law, seen: Callable[[bool], FloatArray], estimator: object) -> Self:
         """Attack the mechanism of a release; the attack is named after its noise and relation too."""
         full = f"{name}, {record.mechanism}, {record.privacy.adjacency}"
-        return cls(full, record.privacy, law, seen, (estimator,))
+        return cls(full, record.privacy, law, seen, () if estimator is None else (estimator,))
 
     def run(self, n: int, error: float = 0.001) -> Finding:
         """Run the mechanism n times on either table.
@@ -158,6 +158,25 @@ class Finding:
             **finite,
             **{name: getattr(self, name) for name in plain},
         }
+
+
+def sum_attack(name: str, estimator: Any, fit: Callable[[bool], Release], exact: Sequence[FloatArray]) -> Attack:
+    """Attack a released sum, by its exact values on the table and on its neighbour, where these differ."""
+    record = probe(lambda: fit(False))
+    # L2-Laplace noise has a known law as a whole; of other noise what is the same on both tables says nothing.
+    is_whole = record.mechanism == "L2-Laplace"
+    moved = np.arange(len(exact[0])) if is_whole else np.flatnonzero(exact[0] != exact[1])
+
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(fit(neighbour).values["sum"].ravel()[moved] - exact[neighbour][moved])
+
+    # The record states the standard deviation of an entry: of Laplace noise, of vectors of one.
+    size = len(moved) if is_whole else 1
+    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else math.sqrt(size + 1.0))
+    law = shift_law(record.mechanism, (exact[0][moved] - exact[1][moved],), (float(scale),))
+    # A pure sum may leave all of delta to what comes after.
+    beside = " beside a delta" if getattr(estimator, "delta", 0.0) > record.privacy.delta == 0.0 else ""
+    return Attack.on(f"{name}{beside}", record, law, seen, estimator)
 
 
 def claims(privacy: Privacy, *, delta: bool | None = None) -> Iterator[Privacy]:

@@ -4,30 +4,8 @@ Nothing here is private. Synthetic data come from NumPy's generators. So modules
 package: noise comes from `dpfast.noise` alone.
 """
 
-from dpfast.datasets.california import Panel, california_prop99
-from dpfast.datasets.decision_processes import (
-    GYMNASIUM_ENVIRONMENTS,
-    FlatTrajectories,
-    adjacent_pairs,
-    chain_trajectories,
-    chain_values,
-    gymnasium_values,
-    markov_trajectories,
-    table_values,
-)
-from dpfast.datasets.panels import SyntheticPanel, synthetic_control_panel
+from dpfast._lazy import lazy, stub_homes
 
-__all__ = [
-    "GYMNASIUM_ENVIRONMENTS",
-    "FlatTrajectories",
-    "Panel",
-    "SyntheticPanel",
-    "adjacent_pairs",
-    "california_prop99",
-    "chain_trajectories",
-    "chain_values",
-    "gymnasium_values",
-    "markov_trajectories",
-    "synthetic_control_panel",
-    "table_values",
-]
+__all__ = sorted(_HOMES := stub_homes(__file__))
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claims, probe, shift_law
+from dpfast.attack import Attack, claims, sum_attack
 from dpfast.description.mechanism import Histogram, TableCounts, count_rows
 from dpfast.io import Category, Number
 from dpfast.io.frames import LevelCodes
@@ -50,18 +50,9 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 
 def _attack(mechanism: TableCounts, tables: tuple[_People, _People]) -> Attack:
     sums = [count_rows(mechanism.histograms, [table]).sums for table in tables]
-    exact = [one.to_float64() for one in sums]
-    moved = np.flatnonzero(exact[0] != exact[1])
 
     def describe(neighbour: bool) -> Release:
         (released,) = release(mechanism, sums[neighbour], noise.SecureSource(), "describe")
         return released
 
-    def seen(neighbour: bool) -> FloatArray:
-        return np.asarray(describe(neighbour).values["sum"][moved] - exact[neighbour][moved])
-
-    record = probe(lambda: describe(False))
-    # Of Laplace noise the record states the standard deviation.
-    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
-    law = shift_law(record.mechanism, (exact[0][moved] - exact[1][moved],), (float(scale),))
-    return replace(Attack.on("description of a table", record, law, seen, None), estimators=())
+    return sum_attack("description of a table", None, describe, [one.to_float64() for one in sums])

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.attack import Attack, claimed, claims, sum_attack
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Mechanism
@@ -39,23 +39,12 @@ def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any
     exact = [
         size_counts(io.open_table(x, y if sizes.outcomes else None), sizes).to_float64().ravel() for x, y in tables
     ]
-    moved = np.flatnonzero(exact[0] != exact[1])
 
     def fit(neighbour: bool) -> Release:
         release: Release = estimator.fit(*tables[neighbour]).releases_[0]
         return release
 
-    def seen(neighbour: bool) -> FloatArray:
-        noisy: FloatArray = fit(neighbour).values["sum"].ravel()[moved] - exact[neighbour][moved]
-        return noisy
-
-    record = probe(lambda: fit(False))
-    # Of Laplace noise the record states the standard deviation.
-    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
-    law = shift_law(record.mechanism, (exact[0][moved] - exact[1][moved],), (float(scale),))
-    # Pure counts may leave all of delta to what comes after.
-    beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
-    return Attack.on(f"counts by size, {what}{beside}", record, law, seen, estimator)
+    return sum_attack(f"counts by size, {what}", estimator, fit, exact)
 
 
 def summed_stages(

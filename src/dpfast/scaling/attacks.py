@@ -10,12 +10,12 @@ import numpy as np
 
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.attack import Attack, claimed, claims, sum_attack
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.scaling.estimator import PrivateStandardScaler
-from dpfast.scaling.mechanism import PairSums, sum_pairs
+from dpfast.scaling.mechanism import sum_pairs
 from dpfast.statistics.sizes import Sizes
 
 _N_FEATURES = 2
@@ -50,11 +50,5 @@ def _attack(estimator: PrivateStandardScaler, people: list[FloatArray], copies: 
         release: Release = estimator.fit(tables[neighbour], **several[neighbour]).releases_[0]
         return release
 
-    def seen(neighbour: bool) -> FloatArray:
-        return np.asarray(fit(neighbour).values["sum"] - exact[neighbour])
-
-    record = probe(partial(fit, False))
-    scale = PairSums.calibrate(record.privacy, _N_FEATURES, copies if copies > 1 else None).noise.scale
-    law = shift_law(record.mechanism, (exact[0] - exact[1],), (scale,))
     name = "sums of features and squares" + (" of people's rows" if copies > 1 else "")
-    return Attack.on(name, record, law, seen, estimator)
+    return sum_attack(name, estimator, fit, exact)

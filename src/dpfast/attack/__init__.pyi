@@ -1,0 +1,15 @@
+from dpfast.attack.attack import Attack as Attack
+from dpfast.attack.attack import Finding as Finding
+from dpfast.attack.attack import claimed as claimed
+from dpfast.attack.attack import claims as claims
+from dpfast.attack.attack import probe as probe
+from dpfast.attack.attack import sum_attack as sum_attack
+from dpfast.attack.laws import Events as Events
+from dpfast.attack.laws import GaussianShift as GaussianShift
+from dpfast.attack.laws import Law as Law
+from dpfast.attack.laws import NormShift as NormShift
+from dpfast.attack.laws import OddsShift as OddsShift
+from dpfast.attack.laws import SampledShift as SampledShift
+from dpfast.attack.laws import shift_law as shift_law
+from dpfast.attack.lower_bounds import epsilon_lower_bound as epsilon_lower_bound
+from dpfast.attack.lower_bounds import mu_lower_bound as mu_lower_bound
