@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 
@@ -321,6 +322,13 @@ def covering(level: float, what: str) -> str:
     return f"{100.0 * level:g}% limits: {what}"
 
 
+def normal_reach(level: float) -> float:
+    """Return how many standard deviations normal limits of a level are from their middle."""
+    from scipy.special import ndtri
+
+    return float(ndtri((1.0 + check.share("level", level)) / 2.0))
+
+
 def visible(low: ArrayLike, high: ArrayLike) -> bool:
     """Whether there are limits to draw: not if they are unknown, or nothing is uncertain."""
     width = np.subtract(np.asarray(high, np.float64), np.asarray(low, np.float64))
@@ -346,8 +354,3 @@ def both(name: str, limits: tuple[ArrayLike, ArrayLike] | None, shape: tuple[int
 def thinned(count: int, most: int) -> NDArray[np.int64]:
     """Return evenly spaced places, at most so many."""
     return np.arange(0, count, -(-count // most) if count else 1)
-
-
-def one_of(places: int | Sequence[int] | None) -> NDArray[np.int64]:
-    """Return places, of which there may be one or none."""
-    return np.atleast_1d(np.asarray([] if places is None else places, np.int64))

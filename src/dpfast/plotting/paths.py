@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast.plotting.canvas import Canvas, covering, numbers, short, thinned, visible, with_unit
+from dpfast.plotting.canvas import Canvas, covering, normal_reach, numbers, short, thinned, visible, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,10 +94,8 @@ def synthetic_control_paths(
     control = _padded("fitted", fitted, n_pre, times)
     before = float(np.sqrt(np.mean((target - control)[:n_pre] ** 2)))
     entry = "synthetic control" if label is None else short(label)
-    if np.isfinite(before):
-        entry += f" (error before: {before:.3g})"
-    _draw(canvas, times, control, _limits(low, high, n_pre, times), covering(level, "privacy noise"), entry)
-    canvas.legend_beside()
+    entry += f" (error before: {before:.3g})" if np.isfinite(before) else ""
+    _draw(canvas, times, control, _limits(low, high, n_pre, times), level, entry)
     return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("outcome", unit))
 
 
@@ -142,8 +140,7 @@ def synthetic_control_gaps(
     before = float(np.sqrt(np.mean(values[:n_pre] ** 2)))
     if np.isfinite(before):
         entry = f"{entry or 'gap'} (error before: {before:.3g})"
-    _draw(canvas, times, values, _limits(low, high, n_pre, times), covering(level, "privacy noise"), entry)
-    canvas.legend_beside()
+    _draw(canvas, times, values, _limits(low, high, n_pre, times), level, entry)
     return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("observed - synthetic control", unit))
 
 
@@ -197,8 +194,6 @@ def placebo_distribution(
     >>> axes.get_legend().get_texts()[0].get_text()
     'Utah: share as far out 0.04 (90% limits 0.02 to 0.06)'
     """
-    from scipy.special import ndtri
-
     upper = np.asarray(ends, np.float64)
     heights = numbers("counts", counts, (len(upper) + 1,))
     if len(upper) < 2 or np.any(np.diff(np.log(np.maximum(upper, 1e-300))) <= 0.0) or upper[0] <= 0.0:
@@ -207,7 +202,7 @@ def placebo_distribution(
     canvas = Canvas(ax, _SIZE)
     # The outer bins have no end of their own: they are drawn as wide as their neighbours.
     edges = np.concatenate([[upper[0] ** 2 / upper[1]], upper, [upper[-1] ** 2 / upper[-2]]])
-    reach = float(ndtri((1.0 + check.share("level", level)) / 2.0)) * deviation
+    reach = normal_reach(level) * deviation
     own = int(np.searchsorted(upper, ratio, side="left"))
     if not canvas.drawn("donors"):
         # From the first bin that stands out of the noise to the last one.
@@ -303,9 +298,9 @@ def _labels(index: Any) -> NDArray[Any]:
         return labels
 
 
-def _draw(canvas: Canvas, times: Any, values: FloatArray, limits: Any, covered: str, entry: str) -> None:
-    """Draw a series with its band; of a single period the band is a bar."""
-    style = canvas.next()
+def _draw(canvas: Canvas, times: Any, values: FloatArray, limits: Any, level: float, entry: str) -> None:
+    """Draw a series with its band, and the legend; of a single period the band is a bar."""
+    style, covered = canvas.next(), covering(level, "privacy noise")
     canvas.signed("y", values, *([] if limits is None else limits))
     if limits is not None and visible(*limits):
         color = style["color"]
@@ -318,6 +313,7 @@ def _draw(canvas: Canvas, times: Any, values: FloatArray, limits: Any, covered: 
     marker = style["marker"] if len(times) <= _MARKED else ""
     style |= {"marker": marker, "linewidth": 1.6, "markersize": 4.0, "label": entry or "_"}
     canvas.add(*canvas.ax.plot(times, values, **style))
+    canvas.legend_beside()
 
 
 def _limits(low: ArrayLike | None, high: ArrayLike | None, n_pre: int, times: NDArray[Any]) -> Any:

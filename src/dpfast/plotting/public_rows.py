@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.plotting.canvas import Canvas, covering, named, short
+from dpfast.plotting.canvas import Canvas, covering, named, normal_reach, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,8 +66,6 @@ def calibration(
     >>> axes.get_ylabel()
     'share of public rows that came true'
     """
-    from scipy.special import ndtri
-
     true, predicted = _rows(outcomes, probabilities)
     if np.any((predicted < 0.0) | (predicted > 1.0)):
         raise ValueError("probabilities must lie between 0 and 1")
@@ -77,7 +75,7 @@ def calibration(
     held = counts > 0
     counts = counts[held]
     mean, share = (np.bincount(bins, one, n_bins)[held] / counts for one in (predicted, true))
-    low, high = _wilson(share, counts, float(ndtri((1.0 + check.share("level", level)) / 2.0)))
+    low, high = _wilson(share, counts, normal_reach(level))
     canvas = Canvas(ax, _SIZE)
     _diagonal(canvas, "as predicted")
     style = canvas.next()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._optional import optional
-from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, one_of, short, thinned, visible, with_unit
+from dpfast.plotting.canvas import LABELS, Canvas, covering, normal_reach, numbers, short, thinned, visible, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,13 +98,14 @@ def value_function(
     found = np.asarray(values, np.float64)
     if found.ndim != 1 or len(found) == 0:
         raise ValueError(f"values must be one for each state, of which there is at least one, got shape {found.shape}")
-    marks = {"start": one_of(start), "goal": one_of(goal), "hole": one_of(holes)}
+    given = {"start": start, "goal": goal, "hole": holes}
+    marks = {name: np.atleast_1d(np.asarray([] if one is None else one, np.int64)) for name, one in given.items()}
     for name, numbered in marks.items():
         if np.any((numbered < 0) | (numbered >= len(found))):
             raise ValueError(f"{name} must be among the {len(found)} states, got {numbered.tolist()}")
     half = None
     if std is not None:
-        half = _reach(level) * numbers("std", std, found.shape)
+        half = normal_reach(level) * numbers("std", std, found.shape)
         half = half if visible(-half, half) else None
     quantity = with_unit("value", unit)
     if shape is not None:
@@ -125,12 +125,6 @@ def value_function(
     has_marks = {name for name, _ in _MARKS} & set(canvas.ax.get_legend_handles_labels()[1])
     canvas.legend_on_top(foot=0.12 if has_marks else 0.0)
     return axes
-
-
-def _reach(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1.0 + check.share("level", level)) / 2.0))
 
 
 def _points(
