@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfast import MultiOutcomeRidge, SyntheticControl
-from dpfast.io import DaskPartitions, engines, reduce_partitions
+from dpfast.io import DaskPartitions, engines
 from dpfast.statistics import GramAccumulator, Trajectories, gram
 
 dask = pytest.importorskip("dask")
@@ -106,10 +106,8 @@ def test_people_of_dataframes_are_those_of_the_declared_partitions(arrays):
 
 def test_functions_of_two_tables_are_combined(arrays):
     X, Y = arrays
-    total = reduce_partitions(
-        da.from_array(X, chunks=(300, 4)), da.from_array(Y), lambda x, y: len(x) + len(y), int.__add__
-    )
-    assert total == 2 * len(X)
+    parts = DaskPartitions(da.from_array(X, chunks=(300, 4)), da.from_array(Y))
+    assert parts.reduce(lambda x, y, ids: len(x) + len(y), int.__add__) == 2 * len(X)
 
 
 def test_bags_of_blocks(arrays):

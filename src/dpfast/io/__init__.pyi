@@ -15,7 +15,6 @@ from dpfast.io.columns import Number as Number
 from dpfast.io.engines import DaskPartitions as DaskPartitions
 from dpfast.io.engines import ProcessPartitions as ProcessPartitions
 from dpfast.io.engines import SparkPartitions as SparkPartitions
-from dpfast.io.engines import reduce_partitions as reduce_partitions
 from dpfast.io.panel import Orientation as Orientation
 from dpfast.io.panel import Panel as Panel
 from dpfast.io.panel import check_n_pre as check_n_pre

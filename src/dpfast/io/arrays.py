@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._redacted import in_own_words
-from dpfast.io.arrow import arrow_library, is_number, numbers_of
+from dpfast.io.arrow import arrow_library, check_openable, is_number, numbers_of
 from dpfast.io.sources import is_lent
 from dpfast.kernels.columns import SparseBlock
 
@@ -105,8 +105,7 @@ def dtype_name(array: Matrix) -> str:
 
 def load_npy(file: Path) -> Matrix:
     """Return a .npy file as a memory map."""
-    with file.open("rb"):  # the plain error of a file that is missing or forbidden
-        pass
+    check_openable(file)
     # Not np.load, which opens archives and pickles too.
     load = partial(np.lib.format.open_memmap, file, mode="r")
     array: Matrix = in_own_words(load, f"{str(file)!r} is not a .npy file of numbers, or is damaged")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, Rows, ke
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from dpfast.io.transforms import Interaction
 
 ACCEPTED = (
     "a pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a "
@@ -369,23 +370,12 @@ class Derived(ABC):
 Feature: TypeAlias = Column | Derived
 
 
-class Coded(Protocol):
-    """A column that becomes indicators, with at most one of them 1."""
-
-    @property
-    def encoded_names(self) -> tuple[str, ...]:
-        """Names of the indicators."""
-
-    def places(self, batch: Entries) -> LevelCodes:
-        """Return the places of entries among the indicators; those without one have a place below 0."""
-
-
 def sources_of(column: Feature) -> tuple[Column, ...]:
     """Return the table's columns that one is, or is made of."""
     return column.sources if isinstance(column, Derived) else (column,)
 
 
-def is_coded(column: object) -> TypeGuard[Coded]:
+def is_coded(column: object) -> TypeGuard[Category | Interaction]:
     """Whether a column stays codes."""
     return bool(getattr(column, "is_coded", False))
 

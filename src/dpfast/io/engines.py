@@ -159,15 +159,6 @@ class DaskPartitions(Partitions):
         return level[0].compute()
 
 
-def reduce_partitions(X: Any, Y: Any, function: Callable[[Any, Any], Any], combine: Combine) -> Any:
-    """Return ``function(x, y)`` of all partitions of Dask collections, combined: of two, as `Partitions.reduce`."""
-    return DaskPartitions(X, Y).reduce(partial(_of_two, function), combine)
-
-
-def _of_two(function: Callable[[Any, Any], Any], x: Any, y: Any, ids: Any) -> Any:
-    return function(x, y)
-
-
 def _of_part(function: Function, is_bag: bool, x: Any, y: Any, ids: Any) -> Any:
     # Partitions of bags may be iterators.
     return function((list(x) if is_bag else x, y, ids))
@@ -442,8 +433,7 @@ class SparkPartitions(Partitions):
     ) -> None:
         if not hasattr(frame, "mapInArrow"):
             raise TypeError(f"frame must be a Spark DataFrame, got {type(frame).__qualname__}")
-        if not isinstance(columns, Columns):
-            raise TypeError(f"columns must be dpfast.io.Columns, got {type(columns).__qualname__}")
+        check.instance("columns", columns, Columns, "dpfast.io.Columns")
         _check_ids(ids is not None, partitioned_by is not None)
         wanted = [*columns.names, *([] if ids is None else [ids])]
         for name in wanted:

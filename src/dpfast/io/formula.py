@@ -120,25 +120,13 @@ def _category(
     return replace(column, **options) if isinstance(column, Category) else Category(column.name, **options)
 
 
-def _log(column: Number) -> Log:
-    return Log(column)
-
-
-def _poly(column: Number, degree: int) -> Polynomial:
-    return Polynomial(column, degree)
-
-
-def _bs(column: Number, knots: Any, degree: int = 3) -> Spline:
-    return Spline(column, knots, degree)
-
-
 #: By what a formula calls it.
 _FUNCTIONS: Mapping[str, Callable[..., Single]] = {
     "C": _category,
-    "log": _log,
-    "np.log": _log,
-    "poly": _poly,
-    "bs": _bs,
+    "log": Log,
+    "np.log": Log,
+    "poly": Polynomial,
+    "bs": Spline,
 }
 
 

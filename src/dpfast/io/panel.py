@@ -94,10 +94,8 @@ def open_panel(
         mapped = parts.mapped(_PanelPart(name, may_miss, n_columns), n_columns, 0)
         return Panel(mapped, check_n_pre(n_pre, n_columns - len(predictors), name), None, len(predictors))
     periods = None
-    if is_frame(table):
-        table, periods = _read_frame(table, name, turned, predictors)
-    elif is_arrow(table):
-        table, periods = _read_stream(table, name, turned, predictors)
+    if is_frame(table) or is_arrow(table):
+        table, periods = _read_named(table, name, turned, predictors)
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
     if is_sparse(table):
@@ -402,12 +400,19 @@ def check_values(
         raise ValueError(f"{name} contains NaN: {cure}")
 
 
-def _read_frame(frame: Any, name: str, turned: bool, predictors: Sequence[str] = ()) -> tuple[FloatArray, Any]:
+def _read_named(table: Any, name: str, turned: bool, predictors: Sequence[str]) -> tuple[FloatArray, Any]:
     """Return values as they lie, predictors first, with labels of periods; those of units are not looked at."""
-    if frame.ndim != 2:
-        raise ValueError(f"{name} must be two-dimensional, units by periods, got a Series")
-    values = _joined(frame_blocks(frame, name), name)
-    periods = frame.index if turned else frame.columns
+    if is_frame(table):
+        if table.ndim != 2:
+            raise ValueError(f"{name} must be two-dimensional, units by periods, got a Series")
+        values = _joined(frame_blocks(table, name), name)
+        periods = table.index if turned else table.columns
+    else:
+        stream = open_stream(table, name)
+        values = _joined(stream_blocks(stream, name), name)
+        if turned:  # rows of Arrow's have no labels
+            return values, None
+        periods = optional("pandas", "a panel with labels").Index(stream.schema.names)
     if periods.nlevels > 1:
         raise ValueError(f"{name} must have periods labelled on one level: use fit_long for a panel in rows")
     if predictors:
@@ -423,22 +428,7 @@ def _read_frame(frame: Any, name: str, turned: bool, predictors: Sequence[str] =
     return values, periods
 
 
-def _read_stream(table: Any, name: str, turned: bool, predictors: Sequence[str] = ()) -> tuple[FloatArray, Any]:
-    """Return values as they lie, predictors first, with labels of periods where these are columns: rows have none."""
-    stream = open_stream(table, name)
-    values = _joined(stream_blocks(stream, name), name)
-    if turned:
-        return values, None
-    places, rest = _predictors_first(stream.schema.names, predictors, name)
-    periods = [stream.schema.names[place] for place in rest]
-    if len(set(periods)) < len(periods):
-        raise ValueError(f"{name} must have each period once: a label of its columns occurs more than once")
-    _check_periods(periods, name, turned)
-    values = values[:, places + rest] if predictors else values
-    return values, optional("pandas", "a panel with labels").Index(periods)
-
-
-def _check_periods(labels: list[Any], name: str, turned: bool, *, is_ordered: bool = False) -> None:
+def _check_periods(labels: list[Any], name: str, turned: bool, *, is_ordered: bool) -> None:
     """Refuse text as labels of periods if it is not all of one kind or an ordered category, or not in order.
 
     A column, such as an age or an id, is no period for being there. No message names one: it may be a person's.

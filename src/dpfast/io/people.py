@@ -330,8 +330,7 @@ def is_partitioned_by_person(partitions: Partitions, key: bytes) -> bool:
     >>> is_partitioned_by_person(parts("b", "a", "b", "a"), token_bytes(32))
     False
     """
-    if not isinstance(partitions, Partitions):
-        raise TypeError(f"partitions must be a dpfast.io.Partitions, got {type(partitions).__qualname__}")
+    check.instance("partitions", partitions, Partitions, "a dpfast.io.Partitions")  # type: ignore[type-abstract]
     if partitions.partitioned_by is None:
         raise ValueError("partitions must be declared to be partitioned by person, and hold ids")
     if not isinstance(key, bytes) or not 16 <= len(key) <= 64:

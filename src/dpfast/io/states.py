@@ -13,11 +13,11 @@ Gymnasium is not imported: whoever has a space has done so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -119,59 +119,30 @@ _NO_STATE = "an observation does not have the form of its space"
 _SPACES = "Discrete, MultiDiscrete, MultiBinary, Box, or a Tuple or Dict of these"
 
 
-@dataclass(frozen=True)
-class Integers:
-    """Entries that are integers, each from its own first one on."""
+class _Space(NamedTuple):
+    """A space, taken apart: the way from an observation to its integers, and what each of them may be."""
 
-    starts: tuple[int, ...]
-    sizes: tuple[int, ...]
-
-    def read(self, seen: Any) -> Iterator[Hashable]:
-        """Yield the integers of an observation."""
-        for value, _ in zip(np.asarray(seen).ravel().tolist(), self.sizes, strict=True):
-            yield index(value)
-
-    def names(self) -> Iterator[range]:
-        """Yield what each may be."""
-        for start, size in zip(self.starts, self.sizes, strict=True):
-            yield range(start, start + size)
+    read: Callable[[Any], Iterator[int]]
+    names: list[range]
 
 
-@dataclass(frozen=True)
-class Bins:
-    """Entries that are real numbers, as numbers of bins: inner edges, increasing, for each."""
-
-    edges: tuple[FloatArray, ...]
-
-    def read(self, seen: Any) -> Iterator[Hashable]:
-        """Yield the number of each entry's bin, -1 for NaN."""
-        for value, edges in zip(np.asarray(seen, np.float64).ravel().tolist(), self.edges, strict=True):
-            yield -1 if math.isnan(value) else int(np.searchsorted(edges, value, side="right"))
-
-    def names(self) -> Iterator[range]:
-        """Yield what each may be."""
-        for edges in self.edges:
-            yield range(len(edges) + 1)
+def _integers(n: int, seen: Any) -> Iterator[int]:
+    for value, _ in zip(np.asarray(seen).ravel().tolist(), range(n), strict=True):
+        yield index(value)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Several spaces, by their places or by their keys."""
+def _bins(edges: Sequence[FloatArray], seen: Any) -> Iterator[int]:
+    """Yield the number of each entry's bin between inner edges, -1 for NaN."""
+    for value, inner in zip(np.asarray(seen, np.float64).ravel().tolist(), edges, strict=True):
+        yield -1 if math.isnan(value) else int(np.searchsorted(inner, value, side="right"))
 
-    parts: tuple[Any, ...]
-    keys: tuple[Any, ...]
 
-    def read(self, seen: Any) -> Iterator[Hashable]:
-        """Yield what all parts yield."""
-        if len(seen) != len(self.keys):
-            raise ValueError
-        for key, part in zip(self.keys, self.parts, strict=True):
-            yield from part.read(seen[key])
-
-    def names(self) -> Iterator[range]:
-        """Yield what each of all may be."""
-        for part in self.parts:
-            yield from part.names()
+def _parts(parts: Mapping[Any, _Space], seen: Any) -> Iterator[int]:
+    """Yield the integers of several spaces, by their places or by their keys."""
+    if len(seen) != len(parts):
+        raise ValueError
+    for key, part in parts.items():
+        yield from part.read(seen[key])
 
 
 def declared_observations(
@@ -192,23 +163,21 @@ def declared_observations(
     entries = _Edges(bins)
     declared = _declared(space, entries)
     entries.check_used()
+
+    def state_of(seen: Any) -> tuple[int, ...]:
+        return in_own_words(lambda: tuple(declared.read(seen)), _NO_STATE, TypeError)
+
     if "Discrete" in _kinds(space):
-        (start,), (size,) = declared.starts, declared.sizes
-        return size, None, lambda seen: in_own_words(lambda: _only(declared.read(seen)), _NO_STATE, TypeError) - start
-    names = list(declared.names())
-    number = math.prod(map(len, names))
+        (own,) = declared.names
+        return len(own), None, lambda seen: state_of(seen)[0] - own.start
+    number = math.prod(map(len, declared.names))
     if number > _MOST_STATES:
         raise ValueError(
             f"the observation space has {number} states, and at most {_MOST_STATES} can be named: take fewer bins, or "
             "list those that are to be told apart in `states`"
         )
-    encoder = StateEncoder(product(*names))
-
-    def number_of(seen: Any) -> int:
-        state = in_own_words(lambda: tuple(declared.read(seen)), _NO_STATE, TypeError)
-        return int(encoder.codes([state])[0])
-
-    return number, encoder, number_of
+    encoder = StateEncoder(product(*declared.names))
+    return number, encoder, lambda seen: int(encoder.codes([state_of(seen)])[0])
 
 
 class _Edges:
@@ -258,29 +227,27 @@ def _kinds(space: Any) -> set[str]:
     return {kind.__name__ for kind in type(space).__mro__}
 
 
-def _declared(space: Any, entries: _Edges) -> Any:
+def _declared(space: Any, entries: _Edges) -> _Space:
     kinds = _kinds(space)
     if "Discrete" in kinds:
-        return Integers((int(space.start),), (int(space.n),))
+        return _Space(partial(_integers, 1), [range(int(space.start), int(space.start) + int(space.n))])
     if "MultiDiscrete" in kinds:
         sizes = np.ravel(space.nvec).tolist()
-        return Integers(tuple(np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()), tuple(sizes))
+        starts = np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()
+        names = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        return _Space(partial(_integers, len(names)), names)
     if "MultiBinary" in kinds:
         size = math.prod(space.shape)
-        return Integers((0,) * size, (2,) * size)
+        return _Space(partial(_integers, size), [range(2)] * size)
     if "Box" in kinds:
         limits = zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True)
-        return Bins(tuple(entries.next(float(low), float(high)) for low, high in limits))
-    if "Tuple" in kinds:
-        return Parts(tuple(_declared(part, entries) for part in space.spaces), tuple(range(len(space.spaces))))
-    if "Dict" in kinds:
-        return Parts(tuple(_declared(part, entries) for part in space.spaces.values()), tuple(space.spaces))
+        edges = [entries.next(float(low), float(high)) for low, high in limits]
+        return _Space(partial(_bins, edges), [range(len(inner) + 1) for inner in edges])
+    if kinds & {"Tuple", "Dict"}:
+        listed = space.spaces.items() if "Dict" in kinds else enumerate(space.spaces)
+        parts = {key: _declared(part, entries) for key, part in listed}
+        return _Space(partial(_parts, parts), [one for part in parts.values() for one in part.names])
     raise TypeError(
         f"observations are {type(space).__name__}, and states are made of {_SPACES}: list all states there are in "
         "`states`, and say in `encode` which one an observation is"
     )
-
-
-def _only(values: Iterator[Any]) -> int:
-    (value,) = values
-    return int(value)

@@ -102,15 +102,18 @@ class Trajectories:
         self.truncated = None if truncated is None else _read_only(truncated)
         return self
 
+    @classmethod
+    def _like(cls, *checked: Any) -> Trajectories:
+        """Return others, of arguments of `_set` that have been checked."""
+        return cls.__new__(cls)._set(*checked)
+
     def with_rewards(self, rewards: NDArray[np.float64]) -> Trajectories:
         """Return them with other rewards, which the caller has checked."""
-        several = Trajectories.__new__(Trajectories)
-        return several._set(self.n_states, self.encoder, self.states, rewards, self.offsets, self.truncated)
+        return self._like(self.n_states, self.encoder, self.states, rewards, self.offsets, self.truncated)
 
     def with_states(self, states: NDArray[np.int64], n_states: int) -> Trajectories:
         """Return them over other states, which the caller has checked."""
-        several = Trajectories.__new__(Trajectories)
-        return several._set(n_states, None, states, self.rewards, self.offsets, self.truncated)
+        return self._like(n_states, None, states, self.rewards, self.offsets, self.truncated)
 
     @classmethod
     @quiet
@@ -382,11 +385,9 @@ class Trajectories:
         >>> Trajectories.of([[(0, 0.0), (2, 1.0)]], states=3).n_states
         3
         """
-        listed = (
-            states
-            if states is None or isinstance(states, Iterable)
-            else range(check.positive_integer("states", states))
-        )
+        listed: Iterable[Hashable] | None = None
+        if states is not None:
+            listed = states if isinstance(states, Iterable) else range(check.positive_integer("states", states))
         if truncated is not None and (states is None or hasattr(given, "iterate_episodes")):
             raise ValueError(
                 "truncated goes with lists of episodes and their states: Trajectories, and Minari's, have flags already"
@@ -410,8 +411,7 @@ class Trajectories:
         """Return the trajectories of all parts, at least one, which share their states, in order."""
         several = list(parts)
         for part in several:
-            if not isinstance(part, Trajectories):
-                raise TypeError(f"parts must be Trajectories, got {type(part).__name__}")
+            check.instance("parts", part, Trajectories, "Trajectories")
         if not several:
             raise ValueError("parts must hold at least one Trajectories, got none")
         first = several[0]
@@ -426,7 +426,7 @@ class Trajectories:
         rewards = np.concatenate([part.rewards for part in several])
         offsets = np.concatenate([*starting, starts[-1:]])
         truncated = np.concatenate(flags) if flags else None
-        return cls.__new__(cls)._set(first.n_states, first.encoder, states, rewards, offsets, truncated)
+        return cls._like(first.n_states, first.encoder, states, rewards, offsets, truncated)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -459,9 +459,8 @@ class Trajectories:
             lengths = np.diff(self.offsets)[positions]
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             steps = np.repeat(self.offsets[positions] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        several = Trajectories.__new__(Trajectories)
         truncated = None if self.truncated is None else self.truncated[whose]
-        return several._set(self.n_states, self.encoder, self.states[steps], self.rewards[steps], offsets, truncated)
+        return self._like(self.n_states, self.encoder, self.states[steps], self.rewards[steps], offsets, truncated)
 
     def _positions(self, selected: Any) -> IntArray:
         if isinstance(selected, slice):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import index
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,18 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
 from dpfast._redacted import in_own_words
-from dpfast.io.arrow import (
-    ArrowBatch,
-    arrow_batches,
-    arrow_library,
-    is_number,
-    numbers_of,
-    one_ahead,
-    open_stream,
-    parquet_batches,
-    parquet_schema,
-    without_views,
-)
+from dpfast.io import arrow
+from dpfast.io.arrow import ArrowBatch
 from dpfast.io.blocks import is_unordered
 from dpfast.io.people import numbered_column, people
 from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files
@@ -265,33 +254,37 @@ def _rows_of(
         if encoder is not None:
             _check_listable(schema.field(names.state).type, names.state)
         reward = schema.field(names.reward).type
-        if not is_number(reward):
+        if not arrow.is_number(reward):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
         if names.truncated is not None and not types.is_boolean(schema.field(names.truncated).type):
             found = schema.field(names.truncated).type
             raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {found}")
-        for batch, _ in batches():
+        for batch, _ in batches:
             if len(batch) > 0:
                 yield _Rows(
                     read_ids(batch, names.trajectory),
                     _batch_states(batch, names.state, encoder),
-                    numbers_of(batch.batch.column(names.reward)),
+                    arrow.numbers_of(batch.batch.column(names.reward)),
                     None if names.step is None else _sorted_column(batch, names.step),
                     None if names.truncated is None else _sorted_column(batch, names.truncated).astype(np.bool_),
                 )
 
 
-def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], Iterator[tuple[ArrowBatch, float]]]]]:
+def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Iterator[tuple[ArrowBatch, float]]]]:
     """Iterate over the files, or the one stream, of a table: its name in messages, its schema and its batches."""
     if is_path(table):
         for file in table_files(table, "path"):
             if file_format(file, "path") != "parquet":
                 raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
-            yield repr(str(file)), parquet_schema(file), partial(_decoded_ahead, file, names.listed())
+            yield (
+                repr(str(file)),
+                arrow.parquet_schema(file),
+                arrow.one_ahead(arrow.parquet_batches(file, names.listed())),
+            )
         return
     if is_frame(table) and table.ndim == 2:
         names.check(table.columns, "the frame")
-        to_arrow = arrow_library("a sorted frame").Table.from_pandas
+        to_arrow = arrow.arrow_library("a sorted frame").Table.from_pandas
         table = in_own_words(
             partial(to_arrow, table[names.listed()], preserve_index=False),
             "the frame has a column whose entries are not of one type",
@@ -302,19 +295,15 @@ def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Callable[[], 
         raise TypeError(
             f"frame must be a table with named columns, of pandas, Polars, DuckDB or Arrow, got {type(table).__name__}"
         )
-    stream = open_stream(table, "the table")
-    yield "the table", stream.schema, partial(arrow_batches, stream, names.listed())
-
-
-def _decoded_ahead(file: Path, names: list[str]) -> Iterator[tuple[ArrowBatch, float]]:
-    return one_ahead(parquet_batches(file, names))
+    stream = arrow.open_stream(table, "the table")
+    yield "the table", stream.schema, arrow.arrow_batches(stream, names.listed())
 
 
 def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:
     column = batch.batch.column(name)
     if column.null_count > 0:
         raise ValueError(f"column {name!r} has missing entries")
-    column = without_views(column)
+    column = arrow.without_views(column)
     if sys.modules["pyarrow"].types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return np.asarray(column.to_numpy(zero_copy_only=False))

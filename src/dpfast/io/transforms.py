@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain, pairwise, product
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.polynomial.legendre import Legendre
@@ -42,6 +42,9 @@ class Transform(Derived, ABC):
     column: Number
     limits: tuple[Limits, ...] = field(init=False, repr=False, compare=False)
 
+    #: What a formula calls it.
+    CALLED: ClassVar[str]
+
     def __post_init__(self) -> None:
         if not isinstance(self.column, Number):
             raise TypeError(f"{type(self).__name__} is made of a dpfast.io.Number, got {type(self.column).__name__}")
@@ -50,6 +53,16 @@ class Transform(Derived, ABC):
             raise ValueError(f"column {self.column.name!r} is declared without low and high, which {self.name} needs")
         limits = tuple(self._limits(float(self.column.low), float(self.column.high)))
         object.__setattr__(self, "limits", _checked(self.name, limits))
+
+    @property
+    def name(self) -> str:
+        """As in messages."""
+        return f"{self.CALLED}({self.column.name})"
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of its encoded columns."""
+        return tuple(f"{self.name}[{k}]" for k in range(1, len(self.limits) + 1))
 
     @property
     def sources(self) -> tuple[Column, ...]:
@@ -92,10 +105,7 @@ class Log(Transform):
     {'log(income)': (6.907755278982137, 13.815510557964274)}
     """
 
-    @property
-    def name(self) -> str:
-        """As in messages."""
-        return f"log({self.column.name})"
+    CALLED: ClassVar[str] = "log"
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
@@ -145,15 +155,7 @@ class Polynomial(Transform):
 
     degree: int
 
-    @property
-    def name(self) -> str:
-        """As in messages."""
-        return f"poly({self.column.name})"
-
-    @property
-    def encoded_names(self) -> tuple[str, ...]:
-        """Names of its encoded columns."""
-        return tuple(f"{self.name}[{k}]" for k in range(1, self.degree + 1))
+    CALLED: ClassVar[str] = "poly"
 
     def _check(self) -> None:
         check.positive_integer(f"degree of {self.name}", self.degree)
@@ -198,15 +200,7 @@ class Spline(Transform):
     knots: tuple[float, ...]
     degree: int = 3
 
-    @property
-    def name(self) -> str:
-        """As in messages."""
-        return f"bs({self.column.name})"
-
-    @property
-    def encoded_names(self) -> tuple[str, ...]:
-        """Names of its encoded columns."""
-        return tuple(f"{self.name}[{k}]" for k in range(1, len(self.knots) + self.degree + 1))
+    CALLED: ClassVar[str] = "bs"
 
     def _check(self) -> None:
         check.positive_integer(f"degree of {self.name}", self.degree)

@@ -274,8 +274,7 @@ def lsl_excess_risk(
     Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf if that is not
     positive. Corrected: for the sensitivity that divides by lambda, valid for every lambda > 0.
     """
-    if not isinstance(visits, Visits):
-        raise TypeError(f"visits must be Visits, got {type(visits).__name__}")
+    check.instance("visits", visits, Visits, "Visits")
     phi = _features(features)
     if len(visits.pairs) != len(phi):
         raise ValueError(f"visits must be of {len(phi)} states, a row of features each, got {len(visits.pairs)}")
