@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -217,6 +218,13 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {type(value).__name__}")
     return value
+
+
+def real_path(name: str, value: object) -> str:
+    """Return a path, a str or a path-like of one, with its links resolved."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise TypeError(f"{name} must be a path, got a {type(value).__name__}")
+    return os.path.realpath(value)
 
 
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from dpfast import _arguments as check
 from dpfast._documents import array_from_lists, array_to_lists, read_document, write_document
 from dpfast.ledger import Release
 from dpfast.ledger.file import is_ledger
@@ -181,7 +182,7 @@ _parameter_names: WeakKeyDictionary[type[BaseEstimator], frozenset[str]] = WeakK
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a model to a JSON file: its parameters and, if it is fitted, all that was released."""
-    target = _path(path)
+    target = check.real_path("path", path)
     if is_ledger(target) or target == getattr(getattr(model, "ledger", None), "path", None):
         raise ValueError(f"path must not be that of a ledger, which a model would replace; got {target!r}")
     parameters = model.get_params(deep=False)
@@ -200,7 +201,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 def load(cls: type[Loaded], path: str | os.PathLike[str]) -> Loaded:
     """Read a model of a class that `save` wrote."""
-    source = _path(path)
+    source = check.real_path("path", path)
     content = read_document(source, _KIND, _VERSION)
     try:
         return _from_content(cls, content)
@@ -260,12 +261,6 @@ def _check_names(model: Any, unsolved: Unsolved) -> None:
         held = getattr_static(model, name, None)
         if not _ATTRIBUTE.fullmatch(name) or callable(held) or isinstance(held, property | cached_property):
             raise ValueError(f"{name!r} cannot be what a model is solved from")
-
-
-def _path(path: object) -> str:
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"path must be a path, got a {type(path).__name__}")
-    return os.path.realpath(path)
 
 
 def _encode(name: str, value: object) -> Any:

@@ -13,24 +13,10 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
-from dpfast.ledger.entries import (
-    Draft,
-    Entry,
-    MemoryStorage,
-    Process,
-    Totals,
-    admitted,
-    affords,
-    fits_plainly,
-    is_void,
-    promised,
-    remaining,
-    spending,
-    spent,
-    within,
-)
+from dpfast.ledger import entries as sums
+from dpfast.ledger.entries import Draft, Entry, MemoryStorage, Process, Totals
 from dpfast.ledger.release import Release, now, releases_html, unit_value
-from dpfast.ledger.report import IF_BEFOREHAND, OF_LIMITS, composed_event, report_lines
+from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines, sum_facts
 from dpfast.ledger.reservation import Reservation, enter_block, leave_block, ledger_of_block, refuse_generator
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
@@ -182,7 +168,7 @@ class Ledger:
         This is their plain sum. By "gaussian" composition it is the epsilon at the budget's delta, if smaller. If a
         cost was chosen in view of earlier results, the true cost may exceed this sum; `promised` holds in any case.
         """
-        return spent(self._storage.read(), self._limits)
+        return sums.spent(self._storage.read(), self._limits)
 
     @property
     def costs(self) -> tuple[Privacy, ...]:
@@ -192,7 +178,7 @@ class Ledger:
     @property
     def spending(self) -> tuple[Privacy, ...]:
         """`spent` as it was after each of the committed costs, in the order of reservation."""
-        return tuple(spending(self._storage.read(), self._limits))
+        return tuple(sums.spending(self._storage.read(), self._limits))
 
     @property
     def promised(self) -> Privacy:
@@ -201,7 +187,7 @@ class Ledger:
         It is the guarantee of the limits in force: the budget, as soon as something is drawn. Its epsilon is infinite
         once a seed, or a printed calibration, has voided a release.
         """
-        return promised(self._storage.read(), self._limits)
+        return sums.promised(self._storage.read(), self._limits)
 
     def plot(
         self, *, ax: Axes | None = None, title: str | None = None, label: str | None = None, unit: str | None = None
@@ -238,7 +224,7 @@ class Ledger:
         By "basic" composition this is the budget minus the costs spent and reserved. By "gaussian" composition more is
         left for Gaussian releases; `affords` counts them.
         """
-        return remaining(self._storage.totals(), self._limits)
+        return sums.remaining(self._storage.totals(), self._limits)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -346,20 +332,20 @@ class Ledger:
                 raise TypeError(f"cost must be a dpfast.Privacy or an estimator, got a {type(cost).__name__}")
             cost, mu = cost._cost()
         entry = self.reserving(cost, mu=mu)._entry
-        return affords(self._storage.totals(), self._limits, entry.privacy, entry.mu)
+        return sums.affords(self._storage.totals(), self._limits, entry.privacy, entry.mu)
 
     def _hold(self, reservation: Reservation) -> None:
         privacy, mark = reservation.privacy, reservation._entry.seed
         with self._storage.transaction() as draft:
             self._check_unit(draft.totals, reservation._entry.unit)
-            entry = admitted(draft.totals, self._limits, reservation._entry)
+            entry = sums.admitted(draft.totals, self._limits, reservation._entry)
             if entry is None:
-                left = remaining(draft.totals, self._limits)
+                left = sums.remaining(draft.totals, self._limits)
                 ended = any(holder.ended() for holder in draft.holders())
                 raise BudgetExceeded(
                     f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
-                    + (_ASK_FOR_BASIC if fits_plainly(draft.totals, self._limits, privacy) else "")
+                    + (_ASK_FOR_BASIC if sums.fits_plainly(draft.totals, self._limits, privacy) else "")
                     + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
                 )
             if mark is not None and draft.has_seed(mark):
@@ -378,8 +364,7 @@ class Ledger:
 
         Raises BudgetExceeded if less than that is left; the release is then not recorded.
         """
-        if not isinstance(release, Release):
-            raise TypeError(f"release must be a dpfast.Release, got a {type(release).__name__}")
+        check.instance("release", release, Release, "a dpfast.Release")
         # A printed calibration that misses its claim is counted at its claim.
         mu = release.mu if release.guaranteed else None
         with self.reserving(release.privacy, unit=release.unit, mu=mu) as reservation:
@@ -419,15 +404,9 @@ class Ledger:
         from dpfast.io.writing import tabulated
 
         releases = self.releases
-        columns: dict[str, list[Any]] = {
-            "name": [one.name for one in releases],
-            "mechanism": [one.mechanism for one in releases],
-            "epsilon": [one.privacy.epsilon for one in releases],
-            "delta": [one.privacy.delta for one in releases],
-            "guarantee": [one.guarantee for one in releases],
-            "unit": [one.unit for one in releases],
-            "time": [one.time for one in releases],
-        }
+        columns = {name: [getattr(one, name) for one in releases] for name in ("name", "mechanism")}
+        columns |= {name: [getattr(one.privacy, name) for one in releases] for name in ("epsilon", "delta")}
+        columns |= {name: [getattr(one, name) for one in releases] for name in ("guarantee", "unit", "time")}
         return tabulated({"release": range(1, len(releases) + 1)}, columns)
 
     def report(self) -> str:
@@ -512,39 +491,33 @@ class Ledger:
     def _repr_html_(self) -> str:
         entries = self._storage.read()
         unit = self._unit or entries.totals.unit
-        kept, promise = not is_void(entries), promised(entries, self._limits)
-        of_all = plain_words(promise) if kept else "no guarantee: the releases marked below void that of all together"
+        kept = not sums.is_void(entries)
         held = [entry for entry in entries.values() if entry.held]
         forfeited = [entry for entry in entries.values() if not entry.held and not entry.releases]
         said: list[Fact] = [
-            ("budget", _sum_of(self.budget)),
-            ("promised", f"{_sum_of(promise)}; {OF_LIMITS}"),
-            ("spent", f"{_sum_of(spent(entries, self._limits))}; {IF_BEFOREHAND}"),
-            ("remaining", _sum_of(remaining(entries.totals, self._limits))),
+            *sum_facts(self._limits, entries),
             ("reserved", "; ".join(str(entry.privacy) for entry in held) or None),
             ("forfeited", "; ".join(str(entry.privacy) for entry in forfeited) or None),
             ("neighbours", NEIGHBOURS[self.budget.adjacency]),
             ("unit", None if unit is None else UNITS[unit]),
             ("composition", self.composition),
-            ("meaning", of_all if kept else None),
+            ("meaning", plain_words(sums.promised(entries, self._limits)) if kept else None),
             ("file", self.path),
         ]
-        parts = [facts(said), *([] if kept else [caution(of_all)])]
+        parts = [facts(said)]
+        if not kept:
+            parts.append(caution("no guarantee: the releases marked below void that of all together"))
         if entries.releases:
             parts.append(section(f"{len(entries.releases)} releases", releases_html(entries.releases)))
         return card("Ledger", *parts)
 
     def __repr__(self) -> str:
         entries = self._storage.read()
-        sums = spent(entries, self._limits)
+        spent = sums.spent(entries, self._limits)
         return (
-            f"Ledger(spent epsilon {sums.epsilon:.6g} of {self.budget.epsilon:.6g}, delta {sums.delta:.6g} of "
+            f"Ledger(spent epsilon {spent.epsilon:.6g} of {self.budget.epsilon:.6g}, delta {spent.delta:.6g} of "
             f"{self.budget.delta:.6g}, {IF_BEFOREHAND}; {len(entries.releases)} releases)"
         )
-
-
-def _sum_of(cost: Privacy) -> str:
-    return f"epsilon {cost.epsilon:.6g}, delta {cost.delta:.6g}"
 
 
 _ASK_FOR_BASIC = (
@@ -566,8 +539,8 @@ def paying(ledger: Ledger | None, privacy: Privacy) -> Ledger:
 def _limits(budget: Privacy, composition: Accounting | None, split: Split | None) -> Filter:
     if composition is not None:
         check.choice("composition", composition, get_args(Accounting))
-    if split is not None and not isinstance(split, Split):
-        raise TypeError(f"split must be a dpfast.ledger.Split, got a {type(split).__name__}")
+    if split is not None:
+        check.instance("split", split, Split, "a dpfast.ledger.Split")
     if composition == "basic":
         if split is not None:
             raise ValueError('split goes with composition="gaussian": plain sums have all of the budget')
@@ -579,20 +552,14 @@ def _file(path: object, limits: Filter) -> LedgerFile:
     # Imported when it is used: most ledgers are in memory.
     from dpfast.ledger.file import LedgerFile
 
-    return LedgerFile.create(_own_path(path), limits)
+    # By its resolved path: a link, if replaced, would no longer lead to this file.
+    return LedgerFile.create(check.real_path("path", path), limits)
 
 
 def _budget_of(path: object) -> Privacy:
     from dpfast.ledger.file import LedgerFile
 
-    return LedgerFile.budget_of(_own_path(path))
-
-
-def _own_path(path: object) -> str:
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"path must be a path, got a {type(path).__name__}")
-    # The file's resolved path: a link, if replaced, would no longer lead to this file.
-    return os.path.realpath(path)
+    return LedgerFile.budget_of(check.real_path("path", path))
 
 
 def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
@@ -633,7 +600,7 @@ def _check_kept(releases: list[Release], cost: Privacy) -> None:
     """
     # Of many the sum is told to be more without exact fractions.
     is_more = math.fsum([release.privacy.epsilon for release in releases]) > 2.0 * cost.epsilon
-    if not is_more and within([release.privacy for release in releases], cost):
+    if not is_more and sums.within([release.privacy for release in releases], cost):
         return
     # Gaussian releases of one joint calibration cost less together than their sum; the other costs are added to them.
     if not (_compose(releases, cost) or _compose(releases, cost, with_pure=False)):

@@ -27,32 +27,25 @@ _TOGETHER = "; a fit makes several, which share its cost: their guarantees below
 _STEP = re.compile(r"(.*, step) (\d+)(: .*)")
 # Fewer of them are easier to read one by one.
 _FEW = 3
-#: Texts printed beside the guarantee, and beside the sum spent.
-OF_LIMITS = "holds even where an analysis was chosen in view of earlier results"
+#: Printed beside the sum spent.
 IF_BEFOREHAND = "if every analysis was decided before the first result was seen"
 _VOID = "no guarantee for all releases together, for this reason:"
 
 
 def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterator[str]:
     """Yield the lines of a report: what a ledger has promised, spent and recorded."""
-    releases, unit, budget = list(enumerate(entries.releases, start=1)), unit or entries.totals.unit, limits.budget
-    promise = promised(entries, limits)
+    releases, unit = list(enumerate(entries.releases, start=1)), unit or entries.totals.unit
     yield "Privacy report"
-    yield "  meaning      " + (_VOID if is_void(entries) else plain_words(promise))
+    yield "  meaning      " + (_VOID if is_void(entries) else plain_words(promised(entries, limits)))
     for flaw, group in groupby(releases, key=lambda numbered: _flaw(numbered[1])):
         if flaw:
             numbers = [number for number, _ in group]
             yield f"  void         release{_span(numbers)}: {flaw}"
-    yield f"  neighbours   {NEIGHBOURS[budget.adjacency]}"
+    yield f"  neighbours   {NEIGHBOURS[limits.budget.adjacency]}"
     if unit is not None:
         yield f"  unit         {UNITS[unit]}"
-    for name, sum_of, more in (
-        ("budget", budget, ""),
-        ("promised", promise, f"; {OF_LIMITS}"),
-        ("spent", spent(entries, limits), f"; {IF_BEFOREHAND}"),
-        ("remaining", remaining(entries.totals, limits), ""),
-    ):
-        yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}{more}"
+    for name, text in sum_facts(limits, entries):
+        yield f"  {name:12} {text}"
     yield from _sum_lines(Taken.of(entries.totals, limits))
     for entry in entries.values():
         if entry.held:
@@ -71,6 +64,17 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
         for _, alike in groupby(lines, key=lambda line: _STEP.sub(r"\1\3", line)):
             yield from _release_lines(number + 1, steps := list(alike))
             number += len(steps)
+
+
+def sum_facts(limits: Filter, entries: Entries) -> Iterator[tuple[str, str]]:
+    """Yield what a ledger's sums are called, and their texts."""
+    for name, sum_of, more in (
+        ("budget", limits.budget, ""),
+        ("promised", promised(entries, limits), "; holds even where an analysis was chosen in view of earlier results"),
+        ("spent", spent(entries, limits), f"; {IF_BEFOREHAND}"),
+        ("remaining", remaining(entries.totals, limits), ""),
+    ):
+        yield name, f"epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}{more}"
 
 
 def _flaw(release: Release) -> str:
