@@ -99,14 +99,13 @@ def run(
             document.write_text(f"{text}\n", encoding="utf-8")
     if not printed:
         _conclude(findings, len(everything))
-    wrong = [finding.name for finding in findings if not finding.expected and not finding.defect]
-    if wrong:
-        print(
-            f"More privacy is lost than claimed, or noise is of another form, by: {'; '.join(wrong)}", file=sys.stderr
-        )
-    missed = [finding.name for finding in findings if not finding.expected and finding.defect]
-    if missed:
-        print(f"Known to be broken, and not caught: {'; '.join(missed)}", file=sys.stderr)
+    for is_known, said in (
+        (False, "More privacy is lost than claimed, or noise is of another form, by"),
+        (True, "Known to be broken, and not caught"),
+    ):
+        names = [one.name for one in findings if not one.expected and bool(one.defect) == is_known]
+        if names:
+            print(f"{said}: {'; '.join(names)}", file=sys.stderr)
     return findings
 
 

@@ -199,9 +199,7 @@ class TableDescriber(PrivateEstimator):
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {})
         scales = TableCounts.calibrate(privacy, describer._histograms, max_rows).scales
-        noise_of_row = scales["sum"] / (max_rows or 1)
-        error, needed = noise_of_row / n, max(1, math.ceil(noise_of_row / target))
-        return Plan(n, min(error, 1.0), target, needed, scales, "the number of rows")
+        return Plan.of_sums(n, target, scales, max_rows, "the number of rows")
 
     @property
     def _is_gaussian(self) -> bool:

@@ -55,9 +55,13 @@ class _Ratio(NamedTuple):
     @property
     def deviation(self) -> float:
         """Standard deviation, to first order; no more than half of all there can be."""
-        t, (v0, v1, v2), (s0, s1) = self.estimate, self.noise, self.sampling
-        variance = v0 - 2.0 * t * v1 + t * t * v2 + s0 + s1 * t * (1.0 - t)
-        return min(math.sqrt(max(variance, 0.0)) / max(self.denominator, 1.0), (self.high - self.low) / 2.0)
+        deviation = math.sqrt(max(self.variance(self.estimate), 0.0)) / max(self.denominator, 1.0)
+        return min(deviation, (self.high - self.low) / 2.0)
+
+    def variance(self, t: float) -> float:
+        """Variance of numerator - t denominator."""
+        (v0, v1, v2), (s0, s1) = self.noise, self.sampling
+        return v0 - 2.0 * t * v1 + t * t * v2 + s0 + s1 * t * (1.0 - t)
 
     def limits(self, reach: float) -> tuple[float, float]:
         """Return the ratios for which numerator - t denominator is within so many of its standard deviations."""
@@ -276,8 +280,7 @@ class Description:
         apart = np.zeros(n_bins - 1)
         for end, weights in enumerate(below):
             ratio = self._ratio(place, weights, present, of_population)
-            (v0, v1, v2), (_, s1) = ratio.noise, ratio.sampling
-            variance = v0 - 2.0 * quantile * v1 + quantile**2 * v2 + s1 * quantile * (1.0 - quantile)
+            variance = ratio.variance(quantile)
             difference = ratio.numerator - quantile * ratio.denominator
             apart[end] = np.sign(difference) * np.inf if variance <= 0.0 else difference / math.sqrt(variance)
         # Without noise, an end that has just so many people below is the quantile.

@@ -38,17 +38,8 @@ from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.release import header_of
 from dpfast.ledger.reservation import ledger_of_block
 from dpfast.noise.source import check_random_state
-from dpfast.privacy import (
-    Adjacency,
-    Calibration,
-    LargeDeltaWarning,
-    Privacy,
-    Unit,
-    UnsoundCalibrationWarning,
-    UtilityWarning,
-    gaussian_mu,
-)
-from dpfast.privacy.guarantee import ReleasedUtilityWarning
+from dpfast.privacy import Adjacency, Calibration, LargeDeltaWarning, Privacy, Unit, gaussian_mu
+from dpfast.privacy.guarantee import ReleasedUtilityWarning, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.releases.mechanism import Mechanism, run
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from dpfast._html import Fact, card, facts
 from dpfast._optional import optional
@@ -49,6 +50,15 @@ class Plan:
     notes: Mapping[str, float] = field(default_factory=dict)
     score: float | None = None
     expected_score: float | None = None
+
+    @classmethod
+    def of_sums(
+        cls, n: int, target: float, scales: Mapping[str, float], max_rows: int | None, relative_to: str
+    ) -> Self:
+        """Plan means of rows of n people, each with `max_rows`, whose sums have noise of these scales."""
+        noise_of_row = scales["sum"] / (max_rows or 1)
+        needed = max(1, math.ceil(noise_of_row / target))
+        return cls(n, min(noise_of_row / n, 1.0), target, needed, scales, relative_to)
 
     def summary(self) -> DataFrame:
         """Tabulate the plan in one row, so that ``pandas.concat`` of several compares them.

@@ -16,7 +16,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._html import card, caution, grid
 from dpfast._redacted import quiet
-from dpfast.estimator.bounded import columns_of
+from dpfast.estimator.bounded import check_people, columns_of
 from dpfast.estimator.persistence import Waiting
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
@@ -174,10 +174,7 @@ def private_bounds(
     sizes = Sizes(check.boolean("norms", norms), has_outcomes, check.boolean("box", box))
     if not sizes.n_histograms(1):
         raise ValueError("norms or box must be True, or Y given: nothing else has bounds")
-    if (groups is None) != (max_rows is None):
-        raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
-    check.optional(check.positive_integer, "max_rows", max_rows)
-    unit: Unit = "row" if groups is None else "person"
+    unit: Unit = "person" if check_people(groups, max_rows) else "row"
     mu = gaussian_mu(epsilon, delta) if privacy.delta > 0.0 else None
     with paying(ledger, privacy).reserving(privacy, unit=unit, random_state=random_state, mu=mu) as reservation:
         io.check_aligned(X=X, Y=Y, groups=groups)

@@ -253,9 +253,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
             return Plan(n, 0.0, target, 1, {})
         limits_of(estimator.box_x, n_features)
         scales = PairSums.calibrate(privacy, n_features, max_rows).scales
-        noise_of_row = scales["sum"] / (max_rows or 1)
-        error, needed = noise_of_row / n, max(1, math.ceil(noise_of_row / target))
-        return Plan(n, min(error, 1.0), target, needed, scales, "half the width of a feature's limits")
+        return Plan.of_sums(n, target, scales, max_rows, "half the width of a feature's limits")
 
     @property
     def _release_name(self) -> str:
