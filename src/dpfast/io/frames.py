@@ -78,8 +78,7 @@ def frame_as_array(frame: Any, name: str, *, may_copy: bool) -> NDArray[Any] | N
     has_array = np.may_share_memory(frame.iloc[:1].to_numpy(), frame.iloc[:1].to_numpy())
     if not (has_array or may_copy or len(frame) == 0):
         return None
-    array: NDArray[Any] = frame.to_numpy()
-    return array
+    return np.asarray(frame.to_numpy())
 
 
 def frame_blocks(frame: Any, name: str) -> Iterator[FloatArray]:
@@ -117,8 +116,7 @@ class FrameBatch:
         column = self.frame[name]
         if column.dtype == object:
             return _numbers_among(column, name)
-        values: FloatArray = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        return values
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
     def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from operator import index
 from typing import Any, NamedTuple
 
@@ -160,9 +160,7 @@ def declared_observations(
         return number, encoder, lambda seen: int(encoder.codes([seen if encode is None else encode(seen)])[0])
     if encode is not None:
         raise ValueError("encode needs states: all that it may return")
-    entries = _Edges(bins)
-    declared = _declared(space, entries)
-    entries.check_used()
+    declared = _declared(space, iter(_declared_edges(space, bins)))
 
     def state_of(seen: Any) -> tuple[int, ...]:
         return in_own_words(lambda: tuple(declared.read(seen)), _NO_STATE, TypeError)
@@ -180,31 +178,29 @@ def declared_observations(
     return number, encoder, lambda seen: int(encoder.codes([state_of(seen)])[0])
 
 
-class _Edges:
-    """The declared bins, handed out to one entry of a Box after another."""
+def _box_limits(space: Any) -> Iterator[tuple[float, float]]:
+    """Yield the limits of every entry of the Boxes that a space has."""
+    kinds = _kinds(space)
+    if "Box" in kinds:
+        yield from zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True)
+    for part in space.spaces.values() if "Dict" in kinds else space.spaces if "Tuple" in kinds else ():
+        yield from _box_limits(part)
 
-    def __init__(self, bins: Any) -> None:
-        several = isinstance(bins, Sequence) and not isinstance(bins, str | bytes)
-        self._same = None if several else bins
-        self._left = list(bins) if several else None
-        self._used = False
 
-    def next(self, low: float, high: float) -> FloatArray:
-        """Return the inner edges of the next entry, whose limits are those of its space."""
-        self._used = True
-        if self._left is None and self._same is None:
-            raise ValueError(
-                "bins are needed for a Box: for every entry a number of bins between its limits, or the edges between "
-                "bins"
-            )
-        if self._left is not None and not self._left:
-            raise ValueError("bins must have one item for every entry of the Boxes there are, got fewer")
-        return _inner_edges(self._same if self._left is None else self._left.pop(0), low, high)
-
-    def check_used(self) -> None:
-        """Refuse bins that no entry takes."""
-        if self._left or (self._same is not None and not self._used):
-            raise ValueError("bins must have one item for every entry of the Boxes there are, got more")
+def _declared_edges(space: Any, bins: Any) -> list[FloatArray]:
+    """Return the inner edges of the bins of every entry of a Box."""
+    limits = list(_box_limits(space))
+    is_listed = isinstance(bins, Sequence) and not isinstance(bins, str | bytes)
+    if limits and bins is None:
+        raise ValueError(
+            "bins are needed for a Box: for every entry a number of bins between its limits, or the edges between bins"
+        )
+    n_given = len(bins) if is_listed else len(limits) or int(bins is not None)
+    if n_given != len(limits):
+        much = "fewer" if n_given < len(limits) else "more"
+        raise ValueError(f"bins must have one item for every entry of the Boxes there are, got {much}")
+    several = bins if is_listed else [bins] * n_given
+    return [_inner_edges(one, float(low), float(high)) for one, (low, high) in zip(several, limits, strict=True)]
 
 
 def _inner_edges(bins: Any, low: float, high: float) -> FloatArray:
@@ -227,7 +223,7 @@ def _kinds(space: Any) -> set[str]:
     return {kind.__name__ for kind in type(space).__mro__}
 
 
-def _declared(space: Any, entries: _Edges) -> _Space:
+def _declared(space: Any, inner_edges: Iterator[FloatArray]) -> _Space:
     kinds = _kinds(space)
     if "Discrete" in kinds:
         return _Space(partial(_integers, 1), [range(int(space.start), int(space.start) + int(space.n))])
@@ -240,12 +236,11 @@ def _declared(space: Any, entries: _Edges) -> _Space:
         size = math.prod(space.shape)
         return _Space(partial(_integers, size), [range(2)] * size)
     if "Box" in kinds:
-        limits = zip(np.ravel(space.low).tolist(), np.ravel(space.high).tolist(), strict=True)
-        edges = [entries.next(float(low), float(high)) for low, high in limits]
+        edges = list(islice(inner_edges, np.size(space.low)))
         return _Space(partial(_bins, edges), [range(len(inner) + 1) for inner in edges])
     if kinds & {"Tuple", "Dict"}:
         listed = space.spaces.items() if "Dict" in kinds else enumerate(space.spaces)
-        parts = {key: _declared(part, entries) for key, part in listed}
+        parts = {key: _declared(part, inner_edges) for key, part in listed}
         return _Space(partial(_parts, parts), [one for part in parts.values() for one in part.names])
     raise TypeError(
         f"observations are {type(space).__name__}, and states are made of {_SPACES}: list all states there are in "

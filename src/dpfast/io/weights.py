@@ -89,8 +89,7 @@ def shares_of(X: Any, Y: Any, weights: Any, most: float, *, clips: bool = True) 
     if not clips and not np.any(given):
         # Only where nothing is private: with noise, this would reveal something of all people at no cost.
         raise ValueError("sample_weight must not be zero for all rows")
-    shares: FloatArray = (np.minimum(given, most) if clips else given) / most
-    return shares
+    return np.asarray((np.minimum(given, most) if clips else given) / most)
 
 
 def check_shares(rows: Any, shares: FloatArray) -> None:
@@ -127,5 +126,4 @@ def _mapped(rows: Any, row_map: RowMap | None) -> Any:
 
 
 def _times(rows: Any, roots: FloatArray) -> FloatArray:
-    weighed_rows: FloatArray = np.asarray(rows, np.float64) * roots[:, np.newaxis]
-    return weighed_rows
+    return np.asarray(np.asarray(rows, np.float64) * roots[:, np.newaxis])
