@@ -39,12 +39,7 @@ def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any
     exact = [
         size_counts(io.open_table(x, y if sizes.outcomes else None), sizes).to_float64().ravel() for x, y in tables
     ]
-
-    def fit(neighbour: bool) -> Release:
-        release: Release = estimator.fit(*tables[neighbour]).releases_[0]
-        return release
-
-    return sum_attack(f"counts by size, {what}", estimator, fit, exact)
+    return sum_attack(f"counts by size, {what}", estimator, lambda one: estimator.fit(*tables[one]).releases_[0], exact)
 
 
 def summed_stages(

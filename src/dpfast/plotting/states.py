@@ -107,14 +107,14 @@ def value_function(
     if std is not None:
         half = normal_reach(level) * numbers("std", std, found.shape)
         half = half if visible(-half, half) else None
-    quantity = with_unit("value", unit)
+    quantity, covered = with_unit("value", unit), covering(level, covers)
     if shape is not None:
         if len(shape) != 2 or shape[0] * shape[1] != len(found):
             raise ValueError(f"shape must be two numbers whose product is that of the states, {len(found)}")
-        return _grid(found.reshape(shape), half, limits, level, covers, marks, quantity, ax, title)
+        return _grid(found.reshape(shape), half, limits, covered, marks, quantity, ax, title)
     public = None if reference is None else numbers("reference", reference, found.shape)
     canvas = Canvas(ax, (6.4, 3.8))
-    _points(canvas, found, half, public, level, covers, marks, label)
+    _points(canvas, found, half, public, covered, marks, label)
     step = -(-len(found) // _DRAWN)
     if states is not None and len(found) <= LABELS:
         canvas.names("x", np.arange(len(found)), states)
@@ -132,8 +132,7 @@ def _points(
     values: FloatArray,
     half: FloatArray | None,
     public: FloatArray | None,
-    level: float,
-    covers: str,
+    covered: str,
     marks: dict[str, IntArray],
     label: str | None,
 ) -> None:
@@ -149,7 +148,7 @@ def _points(
     if half is not None:
         known = np.isfinite(half[kept])
         sides = (values + sign * half for sign in (-1.0, 1.0))
-        looks = {"linewidth": 2.0 if few else 0.8, "alpha": 0.5, "label": canvas.entry(covering(level, covers))}
+        looks = {"linewidth": 2.0 if few else 0.8, "alpha": 0.5, "label": canvas.entry(covered)}
         ax.vlines(places[known], *(side[kept][known] for side in sides), color=style["color"], **looks)
     size = 5.0 if few else 2.5
     style |= {"markersize": size, "linestyle": "none", "label": "_" if label is None else short(label)}
@@ -181,8 +180,7 @@ def _grid(
     values: FloatArray,
     half: FloatArray | None,
     limits: tuple[float, float] | None,
-    level: float,
-    covers: str,
+    covered: str,
     marks: dict[str, IntArray],
     quantity: str,
     ax: Axes | None,
@@ -213,9 +211,7 @@ def _grid(
     is_written = wide / columns >= _WORD and tall / rows >= _WORD / 2.0
     if is_written:
         _write(canvas, image, values, half, unsure)
-        note = "" if half is None else f" ({covering(level, covers)} below values)"
-    else:
-        note = ""
+    note = f" ({covered} below values)" if is_written and half is not None else ""
     _hatch(canvas, unsure)
     # In a corner, where there are words: small enough to hide none.
     cell = min(wide / columns, tall / rows)

@@ -47,8 +47,7 @@ def _attack(estimator: PrivateStandardScaler, people: list[FloatArray], copies: 
     exact = exact if counted else [sums[:-1] for sums in exact]
 
     def fit(neighbour: bool) -> Release:
-        release: Release = estimator.fit(tables[neighbour], **several[neighbour]).releases_[0]
-        return release
+        return estimator.fit(tables[neighbour], **several[neighbour]).releases_[0]
 
     name = "sums of features and squares" + (" of people's rows" if copies > 1 else "")
     return sum_attack(name, estimator, fit, exact)
