@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast._redacted import quiet
+from dpfast._redacted import Terminated, in_own_words, quiet
 from dpfast._threads import run_in_threads
 
 
@@ -21,4 +21,16 @@ def test_an_overflow_is_silent_in_every_thread(setting):
 def test_too_little_memory_does_not_tell_of_the_shape():
     with pytest.raises(MemoryError, match=r"^too little memory for the table$") as raised:
         quiet(np.empty)((1 << 40, 1 << 10))
+    assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, Terminated, SystemExit])
+def test_an_interrupt_of_what_is_read_keeps_its_kind_and_says_nothing(stop):
+    def read():
+        raise stop("3 people")
+
+    with pytest.raises(stop) as raised:
+        in_own_words(read, "X holds text")
+    assert type(raised.value) is stop
+    assert "people" not in str(raised.value)
     assert raised.value.__context__ is None

@@ -12,6 +12,13 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end, as schedulers do; it says nothing else, and so may be raised anew."""
+
+    #: What a command then returns, as shells have it.
+    status, said = 143, "terminated"
+
+
 def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a function that reads people's rows, or predicts from them.
 
@@ -58,6 +65,8 @@ def in_own_words(read: Callable[[], Result], problem: str, kind: type[Exception]
         return read()
     except MemoryError:
         error: BaseException = MemoryError("too little memory for the table")
+    except Terminated:
+        error = Terminated()
     except (KeyboardInterrupt, GeneratorExit):
         # It ends what goes on, whatever it says.
         error = KeyboardInterrupt()

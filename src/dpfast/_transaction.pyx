@@ -11,6 +11,8 @@ import threading
 from functools import partial, update_wrapper
 from types import GenericAlias
 
+from dpfast._redacted import Terminated
+
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 
@@ -153,7 +155,8 @@ cdef class Bracket:
 
 cdef _interrupts():
     """Return what raises each kind of interrupt anew; a task of asyncio is cancelled where that was imported."""
-    kinds = {KeyboardInterrupt: KeyboardInterrupt, SystemExit: partial(SystemExit, 1), GeneratorExit: GeneratorExit}
+    kinds = {kind: kind for kind in (KeyboardInterrupt, Terminated, GeneratorExit)}
+    kinds[SystemExit] = partial(SystemExit, 1)
     cancelled = getattr(sys.modules.get("asyncio"), "CancelledError", None)
     return kinds if cancelled is None else kinds | {cancelled: cancelled}
 

@@ -5,12 +5,14 @@ import itertools
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy
+from dpfast._redacted import Terminated, in_own_words
 from dpfast.cli import main
 from dpfast.jobs import Job, OutputError, check, outputs, run
 from dpfast.ledger import Reservation
@@ -210,8 +212,21 @@ def test_a_folder_that_cannot_be_moved_is_found_before_anything_is_spent(tmp_pat
     assert paid(tmp_path) == 1
 
 
+@pytest.mark.parametrize("within", [in_own_words, lambda read, _: read()])
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_after_the_draw_ends_the_command_with_its_own_code(how, status, within, tmp_path, monkeypatch):
+    path, solve = write(tmp_path), MultiOutcomeRidge._solve
+
+    def signalled(self, *arguments):
+        return within(lambda: os.kill(os.getpid(), how) or solve(self, *arguments), "a table is refused")
+
+    monkeypatch.setattr(MultiOutcomeRidge, "_solve", signalled)
+    assert main(["fit", str(path)]) == status
+    assert paid(tmp_path) == 1
+
+
 @pytest.mark.parametrize("ledger", ["ledger", ""])
-@pytest.mark.parametrize("how", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("how", [ValueError, KeyboardInterrupt, Terminated])
 def test_a_release_that_was_not_solved_is_completed_by_the_next_start(how, ledger, tmp_path, monkeypatch):
     path, releases, solve = write(tmp_path, ledger=ledger), [], MultiOutcomeRidge._solve
 
@@ -221,10 +236,10 @@ def test_a_release_that_was_not_solved_is_completed_by_the_next_start(how, ledge
 
     with monkeypatch.context() as patch:
         patch.setattr(MultiOutcomeRidge, "_solve", stopped)
-        with pytest.raises(KeyboardInterrupt if how is KeyboardInterrupt else OutputError) as error:
+        with pytest.raises(OutputError if how is ValueError else how) as error:
             fit(path)
     assert "secret" not in str(error.value)
-    assert how is KeyboardInterrupt or "Start the job again, which pays nothing" in str(error.value)
+    assert how is not ValueError or "Start the job again, which pays nothing" in str(error.value)
     assert "a fit completes it for nothing" in check(path)
     completed = []
 

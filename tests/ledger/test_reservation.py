@@ -5,6 +5,7 @@ import os
 import pytest
 
 from dpfast import Ledger, Privacy, noise
+from dpfast._redacted import Terminated
 from dpfast.ledger import PaidFailure
 from dpfast.ledger.release import Release
 
@@ -76,7 +77,9 @@ def test_every_error_after_a_draw_is_the_same_sentence_with_nothing_chained(ledg
     assert not hasattr(told, "__notes__")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt("3 people"), SystemExit(3), GeneratorExit("3 people")])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt("3 people"), Terminated("3 people"), SystemExit(3), GeneratorExit("3 people")]
+)
 def test_interrupts_after_a_draw_keep_their_kind_and_nothing_else(ledger, error):
     told = failing(ledger, error)
     assert type(told) is type(error)

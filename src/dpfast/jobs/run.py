@@ -21,6 +21,7 @@ from typing import Any
 from dpfast._arguments import positive_integer
 from dpfast._documents import printed
 from dpfast._optional import optional
+from dpfast._redacted import Terminated
 from dpfast.estimator.persistence import kept_by
 from dpfast.jobs import outputs
 from dpfast.jobs.specification import Job
@@ -186,13 +187,6 @@ def _charge(job: Job) -> str:
         held = held_by_the_dead(ledger)
         raise BudgetExceeded(f"costs {job.cost}, but {where} has {ledger.remaining} left{held and f'; {held}'}")
     return f"costs {job.cost}, of {where}{absent}: there is room for {times:,} such"
-
-
-class Terminated(KeyboardInterrupt):
-    """The process was asked to end, as schedulers do."""
-
-    #: What a command then returns, as shells have it.
-    status, said = 143, "terminated"
 
 
 @contextmanager
