@@ -12,6 +12,7 @@ from jobs.examples import KINDS, table_of, without, write_job
 from dpfast import (
     BudgetExceeded,
     Ledger,
+    MultiOutcomeRidge,
     ObjectivePerturbationClassifier,
     ObjectivePerturbationRegressor,
     PolicyEvaluation,
@@ -23,7 +24,7 @@ from dpfast import (
     describe,
 )
 from dpfast.cli import main
-from dpfast.io import Boolean, columns
+from dpfast.io import Boolean, Category, Columns, Number, columns
 from dpfast.jobs import Job, run
 from dpfast.jobs.formats import Formats
 from dpfast.jobs.kinds import public_size
@@ -588,3 +589,142 @@ def test_people_of_a_fit_that_sums_none_are_refused_before_rows_are_read(tmp_pat
     for command in ("check", "plan", "fit"):
         assert main([command, str(path)]) == 2
         assert "groups go with " in capsys.readouterr().err
+
+
+SITE = Category("site", ("Bern", "Basel", "Genf"), drop_first=True)
+OF_FILES = Columns([Number("age", low=18, high=100), Boolean("smoker"), SITE], ["days"])
+# Of each kind: lines of the template that change, and the fit in memory, or of the file.
+WEIGHTED = {
+    "objective_perturbation_regressor": (
+        [],
+        lambda frame, **weights: ObjectivePerturbationRegressor(
+            **BUDGET, **LIMITED, bound_y=30.0, constraint=L2Ball(30.0), max_weight=4.0
+        ).fit(encoded(frame), frame.days.to_numpy(), **weights),
+    ),
+    "objective_perturbation_classifier": (
+        [],
+        lambda frame, **weights: ObjectivePerturbationClassifier(
+            **BUDGET, **LIMITED, classes=["home", "ward", "dead"], max_weight=4.0
+        ).fit(encoded(frame), frame.outcome.to_numpy(), **weights),
+    ),
+    "multi_outcome_ridge": (
+        [('readmitted = "boolean"\n', "")],
+        lambda frame, **weights: MultiOutcomeRidge(
+            **BUDGET, bound_y=30.0, box_x=([18.0, 0.0, 0.0, 0.0], [100.0, 1.0, 1.0, 1.0]), max_weight=4.0
+        ).fit(OF_FILES.encode(frame.attrs["file"]), **weights),
+    ),
+}  # fmt: skip
+COLUMN_OF_WEIGHTS = [
+    ("# [weights]", "[weights]"), ('# weight = "weight"', 'weight = "w"'), ("# max_weight = 10.0", "max_weight = 4.0"),
+]  # fmt: skip
+
+
+def with_weights(folder, kind, *changes, **columns):
+    frame = table_of(kind)
+    frame = frame.assign(**{"w": np.random.default_rng(5).gamma(2.0, 1.0, len(frame))} | columns)
+    frame.attrs["file"] = folder / "table.csv"
+    return write_job(folder, kind, SEED, QUIET, *COLUMN_OF_WEIGHTS, *changes, table=frame), frame
+
+
+@pytest.mark.parametrize("kind", WEIGHTED)
+def test_rows_have_the_weights_of_a_column(tmp_path, kind):
+    changes, fit = WEIGHTED[kind]
+    path, frame = with_weights(tmp_path, kind, *changes)
+    model, weights = fitted(path), frame.w.to_numpy()
+    assert (weights > 4.0).any()
+    same(model, fit(frame, sample_weight=weights), "coef_", "intercept_")
+    assert not np.array_equal(model.coef_, fit(frame, sample_weight=np.ones(len(frame))).coef_)
+    report = (tmp_path / "fit" / "report.md").read_text()
+    assert "- weights: column 'w', over 4.0 and at most 1" in report
+    assert "- max\\_weight: 4.0" in report
+
+
+def test_every_kind_whose_estimator_takes_weights_has_them_in_jobs():
+    takes = {name for name, kind in KINDS.items() if "weights" in [key.name for key in kind.description.keys]}
+    assert takes == set(WEIGHTED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns", "said"),
+    [
+        ([], {"w": [-1.0] * 400}, "column 'w' must hold finite weights of at least 0, none of them missing"),
+        ([], {"w": [None, *[1.0] * 399]}, "column 'w' must hold finite weights of at least 0, none of them missing"),
+        ([], {"w": ["much"] * 400}, "in column 'w', cells that are not numbers"),
+        ([('weight = "w"', 'weight = "v"')], {}, "has none of the declared columns in its first line"),
+        ([("max_weight = 4.0", "max_weight = 0.0")], {}, "max_weight must be positive and finite, got 0.0"),
+        ([("max_weight = 4.0", "")], {}, "[weights] lacks the key 'max_weight'"),
+        (
+            [("[estimator]", "[estimator]\nmax_weight = 3.0")], {},
+            "[estimator] has an unknown key 'max_weight'; it is a key of [weights]",
+        ),
+    ],
+)  # fmt: skip
+def test_weights_that_are_none_are_refused(tmp_path, changes, columns, said, capsys):
+    path, _ = with_weights(tmp_path, "objective_perturbation_classifier", *changes, **columns)
+    assert main(["fit", str(path)]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "fit").exists()
+
+
+def test_a_pattern_does_not_match_the_column_of_weights(tmp_path):
+    path, frame = with_weights(tmp_path, "multi_outcome_ridge")
+    frame[["w", "age", "days"]].to_csv(tmp_path / "table.csv", index=False)
+    text = without(without(path.read_text(), "features"), "outcomes")
+    path.write_text(f'[features]\n"*" = {{ low = 0, high = 100 }}\n[outcomes]\ndays = "number"\n{text}')
+    assert Job.read(path).data.feature_names == ("age",)
+
+
+def test_weights_and_owners_of_rows_go_together(tmp_path):
+    kind = "multi_outcome_ridge"
+    changes, fit = WEIGHTED[kind]
+    path, frame = with_people(tmp_path, kind, *COLUMN_OF_WEIGHTS, *changes)
+    frame = frame.assign(w=1.0 + np.arange(len(frame)) % 5)
+    frame.attrs["file"] = tmp_path / "table.csv"
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    people = {"groups": frame.patient.to_numpy(), "max_rows": 2}
+    same(fitted(path), fit(frame, sample_weight=frame.w.to_numpy(), **people), "coef_", "intercept_")
+
+
+def test_weights_are_for_tables_with_names(tmp_path):
+    path, _ = with_weights(tmp_path, "multi_outcome_ridge")
+    text = without(without(path.read_text(), "features"), "outcomes")
+    path.write_text(text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"'))
+    with pytest.raises(ValueError, match=r"\[weights\] weight names a column, which .npy files do not have"):
+        Job.read(path)
+
+
+@pytest.mark.parametrize("treated", [["Bern", "Basel", "Genf"], [7, 3], ["Bern"]])
+def test_several_treated_units_have_one_release_and_one_table(tmp_path, treated):
+    who = [*treated, *(f"u{k}" if isinstance(treated[0], str) else k for k in range(100, 160))]
+    long = table_of("synthetic_control", len(who)).assign(who=who).melt("who", var_name="when", value_name="sales")
+    path = write_job(tmp_path, "synthetic_control", SEED, QUIET, table=long)
+    rest = path.read_text().partition("[panel]")[2].partition("[estimator]")[2]
+    path.write_text(
+        f'[input]\npath = "table.csv"\n[panel]\nunit = "who"\ntime = "when"\nvalue = "sales"\nn_pre = 3\n'
+        f"treated = {json.dumps(treated)}\n[estimator]{rest}"
+    )
+    expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0))
+    expected.fit_long(long.astype({"when": float}), "who", "when", "sales", treated, 3)
+    model = fitted(path)
+    same(model, expected, "target_", "center_")
+    effects = pd.read_csv(tmp_path / "fit" / "effects.csv")
+    assert effects.target.tolist() == treated
+    np.testing.assert_allclose(effects.effect, expected.effect().effect.to_numpy())
+    named = ", ".join(map(str, treated))
+    assert f"- treated: {named}\n" in (tmp_path / "fit" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("treated", "said"),
+    [
+        ("[]", r"\[panel\] treated must be units that are all text or all numbers, at least one"),
+        ('["Bern", 3]', r"\[panel\] treated must be units that are all text or all numbers, at least one"),
+        ("[[1]]", r"\[panel\] treated must hold text or an integer"),
+        ("1.5", r"\[panel\] treated must be text or an integer or a list"),
+    ],
+)
+def test_treated_units_that_are_none_are_refused(tmp_path, treated, said):
+    path = long_panel(tmp_path)
+    path.write_text(re.sub("treated = .*", f"treated = {treated}", path.read_text()))
+    with pytest.raises((TypeError, ValueError), match=said):
+        Job.read(path)

@@ -294,18 +294,24 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         named, options["columns"] = options["columns"], lambda: named() | known
         if sample_weight is None:
             return self._fit_people(X, y, opened=opened, **options)
+        self._check_takes_weights()
         most, clips = check_most(self.max_weight), not math.isinf(self.epsilon)
-        if isinstance(self.loss, CallableLoss):
-            raise ValueError("sample_weight does not go with a loss given by functions: it goes with dpfast.solvers'")
 
         def with_shares(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:
-            io.check_aligned(X=X, y=y, groups=groups, sample_weight=sample_weight)
-            shares = io.shares_of(X, y, sample_weight, most, clips=clips)
+            weights = io.read_now(sample_weight)
+            io.check_aligned(X=X, y=y, groups=groups, sample_weight=weights)
+            shares = io.shares_of(X, y, weights, most, clips=clips)
             if opened is not None:
                 X, y = opened(X, y)
             return X, y, groups, max_rows, shares
 
         return self._fit_people(X, y, opened=with_shares, **options)
+
+    def _check_takes_weights(self) -> None:
+        """Refuse weights without a bound, or where a row's part is not known to be in proportion to its weight."""
+        check_most(self.max_weight)
+        if isinstance(self.loss, CallableLoss):
+            raise ValueError("sample_weight does not go with a loss given by functions: it goes with dpfast.solvers'")
 
     @property
     def _is_weighted(self) -> bool:

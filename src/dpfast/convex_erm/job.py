@@ -33,9 +33,8 @@ class Regressor(Kind):
     KIND = "objective_perturbation_regressor"
     ESTIMATOR = ObjectivePerturbationRegressor
     RESULTS = results
-    FORM = RowsForm("one", people=True, example=(_FEATURES, 'days = "number"'))
+    FORM = RowsForm(ObjectivePerturbationRegressor, "one", example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(
-        left_out=("max_weight",),
         examples={"bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
     )
 
@@ -45,7 +44,7 @@ class Regressor(Kind):
 
     def fit(self, model: ObjectivePerturbationRegressor, job: Job, progress: Progress | None) -> None:
         """Fit; of a squared loss from a stream, of others the rows are held in memory."""
-        model.fit(*job.data.tables(progress), **job.data.people_options())
+        model.fit(*job.data.tables(progress), **job.data.fit_options())
 
     def tables(self, model: ObjectivePerturbationRegressor, job: Job) -> dict[str, Table]:
         """Return coefficients."""
@@ -62,11 +61,14 @@ class Classifier(Kind):
     KIND = "objective_perturbation_classifier"
     ESTIMATOR = ObjectivePerturbationClassifier
     RESULTS = results
-    FORM = RowsForm("labels", people=True, example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'))
+    FORM = RowsForm(
+        ObjectivePerturbationClassifier,
+        "labels",
+        example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'),
+    )
     CHANGES = Changes(
         values={"classes": Lists(Either((TEXT, INTEGER, NUMBER)))},
         optional=("classes",),
-        left_out=("max_weight",),
     )
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Classifier(Kind):
     def fit(self, model: ObjectivePerturbationClassifier, job: Job, progress: Progress | None) -> None:
         """Fit, from rows in memory."""
         read = cache(partial(job.data.labelled, progress))
-        model.fit(Deferred(lambda: read()[0]), Deferred(lambda: read()[1]), **job.data.people_options())
+        model.fit(Deferred(lambda: read()[0]), Deferred(lambda: read()[1]), **job.data.fit_options())
 
     def tables(self, model: ObjectivePerturbationClassifier, job: Job) -> dict[str, Table]:
         """Return coefficients and classes."""

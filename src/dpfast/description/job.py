@@ -30,7 +30,7 @@ class Describe(Kind):
     KIND = "describe"
     ESTIMATOR = TableDescriber
     RESULTS = results
-    FORM = RowsForm("none", people=True, is_encoded=False, example=(_COLUMNS, ""))
+    FORM = RowsForm(TableDescriber, "none", is_encoded=False, example=(_COLUMNS, ""))
     CHANGES = Changes(
         values={"crosstabs": Lists(Lists(TEXT, 2))},
         examples={"crosstabs": '[["site", "smoker"]]'},
@@ -44,7 +44,7 @@ class Describe(Kind):
 
     def fit(self, model: TableDescriber, job: Job, progress: Progress | None) -> None:
         """Describe, from a stream."""
-        model.fit(job.data.encoded(progress), **job.data.people_options())
+        model.fit(job.data.encoded(progress), **job.data.fit_options())
 
     def tables(self, model: TableDescriber, job: Job) -> dict[str, Table]:
         """Return the description."""

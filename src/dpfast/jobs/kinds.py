@@ -56,8 +56,16 @@ class Form(Protocol):
         """Return `Data`; unless they are not to be looked for, files must be there and fit. No rows are read."""
 
 
-# Given elsewhere: in [privacy].
-_NOT_PARAMETERS = ("epsilon", "delta", "ledger")
+# Parameters that are given elsewhere.
+_ELSEWHERE = {
+    name: f"it is a key of [{section}]"
+    for name, section in (
+        ("epsilon", "privacy"),
+        ("delta", "privacy"),
+        ("ledger", "privacy"),
+        ("max_weight", "weights"),
+    )
+}
 # Enough people for any algorithm, where a fit's parameters are checked without knowing how many there are.
 _MANY = 1 << 20
 # One that a single person is enough for, so that nobody is counted.
@@ -96,7 +104,10 @@ class Kind(ABC):
 
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""
-        stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
+        estimator = self.ESTIMATOR(**parameters)
+        stand_in = estimator.checked_stand_in()
+        if getattr(data, "weights", None) is not None:
+            estimator._check_takes_weights()
         asked = inspect.signature(self.ESTIMATOR.plan).parameters
         sizes = data.sizes()
         missing = [name for name, one in asked.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
@@ -141,7 +152,8 @@ class Kind(ABC):
 
     def _own_sections(self) -> Iterator[Key]:
         estimator = Table(
-            (Key("kind", Words.of(self.KIND), "What is fitted.", example=f'"{self.KIND}"'), *self._parameters())
+            (Key("kind", Words.of(self.KIND), "What is fitted.", example=f'"{self.KIND}"'), *self._parameters()),
+            elsewhere=_ELSEWHERE,
         )
         yield Key("estimator", estimator, self.summary)
         yield Key("privacy", _PRIVACY, _PRIVACY.says)
@@ -149,7 +161,7 @@ class Kind(ABC):
         yield Key("output", _OUTPUT, _OUTPUT.says)
 
     def _parameters(self) -> Iterator[Key]:
-        left_out = (*_NOT_PARAMETERS, *self.CHANGES.left_out)
+        left_out = (*_ELSEWHERE, *self.CHANGES.left_out)
         every = replace(self.CHANGES, left_out=left_out, classes=getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()))
         keys = keys_of(self.ESTIMATOR, hints_of(self.ESTIMATOR), self.ESTIMATOR.__doc__ or "", every)
         # What all estimators have comes last.

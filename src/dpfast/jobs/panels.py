@@ -49,8 +49,9 @@ _PANEL = Table(
         Key("value", TEXT, "The column of outcomes.", LEFT_OUT),
         Key(
             "treated",
-            Either((TEXT, INTEGER)),
-            "The unit that is the target, whose own record is public. If it is a number, units are read as numbers.",
+            Either((TEXT, INTEGER, Lists(Either((TEXT, INTEGER))))),
+            "The unit that is the target, or a list of several, for one release. Their own records are public. Of "
+            "numbers, units are read as numbers.",
             LEFT_OUT,
         ),
         Key(
@@ -80,7 +81,7 @@ class Panel:
     periods: tuple[str, ...]
     #: Unit, time, value of a long one, and what tells the target.
     long: tuple[str, str, str] | None
-    treated: str | int | None
+    treated: str | int | list[str | int] | None
     columns: NamedColumns
     #: Names of public series, and the series.
     targets: tuple[str, ...]
@@ -131,7 +132,7 @@ class Panel:
     def facts(self) -> list[Fact]:
         """Return the public facts on them, for a report."""
         lies = [("predictors", ", ".join(self.predictors))] if self.predictors else []
-        lies.append(("periods", ", ".join(self.periods)) if self.long is None else ("treated", str(self.treated)))
+        lies.append(("periods", ", ".join(self.periods)) if self.long is None else ("treated", ", ".join(self.targets)))
         return [*lies, ("intervention", f"n_pre = {self.n_pre}"), ("targets", ", ".join(self.targets) or "none")]
 
 
@@ -171,14 +172,18 @@ class PanelForm:
             )
         return wide
 
-    def _long(self, panel: Mapping[str, Any], targets: Mapping[str, Any], files: list[Path]) -> Panel:
+    def _long(self, panel: Mapping[str, Any], given: Mapping[str, Any], files: list[Path]) -> Panel:
         for key in _LONG:
             if key not in panel:
                 raise ValueError(f"[panel] lacks the key {key!r}")
-        if targets:
-            raise ValueError("[targets] are for wide tables; of a long one the target is the unit that is treated")
+        if given:
+            raise ValueError("[targets] are for wide tables; of a long one targets are the units that are treated")
         unit, time, value = (panel[key] for key in _LONG[:3])
-        is_text = {unit: isinstance(panel["treated"], str), time: panel.get("times") == "text", value: False}
+        treated = panel["treated"]
+        several = treated if isinstance(treated, list) else [treated]
+        if not several or len({type(one) for one in several}) > 1:
+            raise ValueError("[panel] treated must be units that are all text or all numbers, at least one")
+        is_text = {unit: isinstance(several[0], str), time: panel.get("times") == "text", value: False}
         if len(is_text) < 3:
             raise ValueError("[panel] unit, time and value must be three columns")
         predictors = _predictors(panel)
@@ -187,8 +192,10 @@ class PanelForm:
         of_text = tuple(name for name, text in is_text.items() if text)
         columns = NamedColumns(of_text, tuple(name for name in (*is_text, *predictors) if name not in of_text))
         columns.check(files)
-        treated, long = panel["treated"], (unit, time, value)
-        return Panel(files, panel["n_pre"], (), long, treated, columns, (str(treated),), None, predictors or None)
+        targets = tuple(map(str, several))
+        return Panel(
+            files, panel["n_pre"], (), (unit, time, value), treated, columns, targets, None, predictors or None
+        )
 
 
 def _predictors(panel: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:

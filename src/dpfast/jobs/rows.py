@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,14 +14,15 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.io import Boolean, Category, Columns, EncodedTable, Number, RowOwners, in_own_words
+from dpfast.io import Boolean, Category, Columns, Deferred, EncodedTable, Number, RowOwners, in_own_words
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
-from dpfast.jobs.inputs import FORMAT, INPUT, PATH, Files
+from dpfast.jobs.inputs import FORMAT, INPUT, PATH, Files, NamedColumns
 from dpfast.jobs.values import (
     INTEGER,
     LEFT_OUT,
+    NUMBER,
     TEXT,
     Key,
     Named,
@@ -46,6 +48,14 @@ _PEOPLE = Table(
     ),
     "Where a person owns several rows: noise then hides a whole person. Without, every row is a person of its own.",
 )
+_WEIGHTS = Table(
+    (
+        Key("weight", TEXT, "The column of weights, at least 0. It is read before the rest.", example='"weight"'),
+        Key("max_weight", NUMBER, "The largest that counts, declared: larger ones count as much.", example="10.0"),
+    ),
+    "Where rows have weights, such as those of a survey, as private as the rows. The effective weight is "
+    "weight / max_weight, at most 1.",
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,31 @@ class OwnerColumn:
 
     id: str
     max_rows: int
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """The column of the rows' weights, and the largest weight that counts."""
+
+    source: list[Path]
+    weight: str
+    max_weight: float
+
+    def check(self) -> None:
+        """Refuse files without the column, or with no numbers there; no rows are read."""
+        self._column.check(self.source)
+
+    def read(self) -> FloatArray:
+        """Read the column."""
+        batches = self._column.batches(self.source, None)
+        weights = np.concatenate([np.empty(0), *(batch.numbers(self.weight) for batch in batches)])
+        if not np.all(np.isfinite(weights) & (weights >= 0.0)):
+            raise ValueError(f"column {self.weight!r} must hold finite weights of at least 0, none of them missing")
+        return weights
+
+    @property
+    def _column(self) -> NamedColumns:
+        return NamedColumns((), (self.weight,))
 
 
 @dataclass(frozen=True)
@@ -75,6 +110,8 @@ class Rows:
     n_rows: int | None = None
     #: The labels that are declared, where outcomes are those.
     classes: tuple[Any, ...] | None = None
+    #: None where rows count alike.
+    weights: RowWeights | None = None
 
     @property
     def max_rows(self) -> int | None:
@@ -86,11 +123,12 @@ class Rows:
         assert self.columns is not None
         return self.columns.encode(self.files, progress)
 
-    def people_options(self) -> dict[str, Any]:
-        """Return `groups` and `max_rows` of a fit, if people own several rows."""
-        if self.people is None:
-            return {}
-        return {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
+    def fit_options(self) -> dict[str, Any]:
+        """Return the arguments of a fit that say who owns rows, and which weights they have."""
+        options: dict[str, Any] = {} if self.weights is None else {"sample_weight": Deferred(self.weights.read)}
+        if self.people is not None:
+            options |= {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
+        return options
 
     def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
         """Return rows and outcomes for estimators: a stream of both, or files of arrays."""
@@ -122,25 +160,30 @@ class Rows:
 
     def facts(self) -> list[tuple[str, str]]:
         """Return the public facts on them, for a report."""
-        people = self.people and ("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most")
+        known = []
+        if self.people is not None:
+            known.append(("a person", f"all rows of one {self.people.id!r}, {self.people.max_rows} at most"))
+        if self.weights is not None:
+            known.append(("weights", f"column {self.weights.weight!r}, over {self.weights.max_weight} and at most 1"))
         named = (("features", self.feature_names), ("outcomes", self.outcome_names))
         names = [(f"{what} ({len(those)})", ", ".join(those)) for what, those in named if those]
         classes = [] if self.classes is None else [("classes", ", ".join(map(str, self.classes)))]
-        return [*([people] if people else []), *names, *classes]
+        return [*known, *names, *classes]
 
 
 class RowsForm:
-    """The sections of a job on rows, and how they are read."""
+    """The sections of a job on rows, as its estimator's `fit` takes them, and how they are read."""
 
     def __init__(
         self,
+        estimator: type[Any],
         outcomes: Outcomes = "several",
         *,
-        people: bool = False,
         is_encoded: bool = True,
         example: tuple[str, str],
     ) -> None:
         self._outcomes, self._is_encoded = outcomes, is_encoded
+        taken = inspect.signature(estimator.fit).parameters
         features, those = (line.strip("\n") for line in example)
         column = columns_table(limits=None, transforms=is_encoded, is_encoded=is_encoded)
         what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
@@ -152,7 +195,8 @@ class RowsForm:
         source = _INPUT if is_encoded else INPUT
         sections = [
             Key("input", source, source.says),
-            *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if people else []),
+            *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if "groups" in taken else []),
+            *([Key("weights", _WEIGHTS, _WEIGHTS.says, LEFT_OUT)] if "sample_weight" in taken else []),
             Key("features", Named(column, named, features), says, LEFT_OUT),
         ]
         if outcomes != "none":
@@ -171,20 +215,22 @@ class RowsForm:
         given = sections["input"]
         people = _people(sections, given)
         if "x" in given or "y" in given:
-            return self._arrays(sections, here, people, look=look)
+            return self._arrays(sections, here, look=look)
         for key in [one.name for one in self.sections if one.name in ("features", "outcomes")]:
             if key not in sections:
                 raise ValueError(f"[job] lacks the key {key!r}")
         files = Files.of(given, here).found(given.get("format")) if look else []
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
-        columns = _resolved(declared, files)
+        weights = RowWeights(files, **sections["weights"]) if "weights" in sections else None
+        apart = {one for one in (people and people.id, weights and weights.weight) if one}
+        columns = _resolved(declared, files, apart)
         if columns is None:
             if any(one.is_limited for one in declared["features"].values()):
                 raise ValueError(
                     "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
                     "columns it stands for: name them in full, in the job or in a copy to plan with"
                 )
-            return Rows(files, None, people, None, None, None)
+            return Rows(files, None, people, None, None, None, weights=weights)
         if not columns.outcomes and self._outcomes != "none":
             raise ValueError("[outcomes] must declare at least one column")
         if self._outcomes in ("one", "labels") and len(columns.outcomes) > 1:
@@ -197,18 +243,20 @@ class RowsForm:
             columns.check(files)
             if people is not None:
                 RowOwners(files, people.id).check()
+            if weights is not None:
+                weights.check()
         box = _box(columns, declared["features"])
         names = columns.feature_names if self._is_encoded else columns.names
-        rows = Rows(files, columns, people, names, columns.outcome_names, box)
+        rows = Rows(files, columns, people, names, columns.outcome_names, box, weights=weights)
         return self._with_labels(rows) if self._outcomes == "labels" else rows
 
     def _with_labels(self, rows: Rows) -> Rows:
         assert rows.columns is not None
         (column,) = rows.columns.outcomes
         classes = column.levels if isinstance(column, Category) else (0, 1)
-        return Rows(rows.files, rows.columns, rows.people, rows.feature_names, (column.name,), rows.box, None, classes)
+        return replace(rows, outcome_names=(column.name,), classes=classes)
 
-    def _arrays(self, sections: Mapping[str, Any], here: Path, people: OwnerColumn | None, *, look: bool) -> Rows:
+    def _arrays(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
         given = sections["input"]
         wanted = ("x",) if self._outcomes == "none" else ("x", "y")
         if "path" in given:
@@ -222,8 +270,9 @@ class RowsForm:
         for key in ("features", "outcomes"):
             if key in sections:
                 raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
-        if people is not None:
-            raise ValueError("[people] id names a column, which .npy files do not have")
+        for key, name in (("people", "id"), ("weights", "weight")):
+            if key in sections:
+                raise ValueError(f"[{key}] {name} names a column, which .npy files do not have")
         if not look:
             return Rows(files, None, None, None, None, None)
         shapes = [_shape(key, file, labels=self._outcomes == "labels") for key, file in zip(wanted, files, strict=True)]
@@ -256,11 +305,13 @@ def _shape(key: str, file: Path, *, labels: bool) -> tuple[int, int]:
     return len(array), array.shape[1]
 
 
-def _resolved(declared: Mapping[str, Mapping[str, Declared]], files: list[Path]) -> Columns | None:
-    """Return the declared columns; None if patterns stand for some, unseen."""
+def _resolved(
+    declared: Mapping[str, Mapping[str, Declared]], files: list[Path], apart: Collection[str]
+) -> Columns | None:
+    """Return the declared columns; None if patterns stand for some, unseen. Columns `apart` match no pattern."""
     first = next(table_parts(files), None)
     every = [(name, one) for those in declared.values() for name, one in those.items()]
-    explicit = {one.source(name) for name, one in every if not isinstance(one, Product)}
+    explicit = {one.source(name) for name, one in every if not isinstance(one, Product)}.union(apart)
     columns: dict[str, list[Feature]] = {"features": [], "outcomes": []}
     for key, those in declared.items():
         entries: dict[str, list[Feature]] = {}
@@ -292,10 +343,11 @@ def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> lis
     return matches
 
 
-def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-    """Return parameters with the limits of features, if they are declared, as box_x."""
+def with_declared(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
+    """Return parameters with what is declared of rows: limits of features as box_x, and the largest weight."""
+    given = dict(given) if data.weights is None else {**given, "max_weight": data.weights.max_weight}
     if data.box is None:
-        return dict(given)
+        return given
     if "box_x" in given:
         raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
     return {**given, "box_x": data.box}
@@ -303,7 +355,7 @@ def with_box(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
 
 def bounded_by_limits(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
     """Return the same, once something bounds the rows."""
-    parameters = with_box(given, data)
+    parameters = with_declared(given, data)
     if "bound_x" not in parameters and "box_x" not in parameters:
         raise ValueError(
             "nothing bounds the rows: declare low and high of every number in [features], or bound_x in [estimator]"

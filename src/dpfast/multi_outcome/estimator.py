@@ -266,7 +266,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         privacy = self._checked()
         groups = io.groups_of(X, groups)
         self._check_people(groups, max_rows, privacy)
-        self._check_weights(sample_weight)
+        if sample_weight is not None:
+            self._check_takes_weights()
         known = self._knowing(lacks_sums=False, weighs=sample_weight is not None)
         columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": dimensions_of(Y) == 1} | known
         ordered = self._in_order(columns, X, Y)
@@ -496,10 +497,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if privacy.delta == 0.0:
             raise ValueError(f"delta must be above 0 with {setting}: the paper's algorithm is Gaussian")
 
-    def _check_weights(self, sample_weight: object) -> None:
+    def _check_takes_weights(self) -> None:
         """Refuse weights without a bound, and where something else than weighted rows is summed."""
-        if sample_weight is None:
-            return
         check_most(self.max_weight)
         if self._to_find & {"bound_x", "box_x"} and (self._has_intercept or self.box_x is not None):
             raise ValueError(
@@ -517,7 +516,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self, privacy: Privacy, sample_weight: ArrayLike, X: Any, Y: Any, groups: Any, max_rows: int | None
     ) -> tuple[Any, ...]:
         """Return the data of a fit, weighted."""
-        clips = not math.isinf(privacy.epsilon)
+        clips, sample_weight = not math.isinf(privacy.epsilon), io.read_now(sample_weight)
         io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
         may_copy = not clips or groups is not None
         rows, most = self._unweighed, check_most(self.max_weight)

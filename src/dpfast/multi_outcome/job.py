@@ -33,10 +33,10 @@ class MultiOutcome(Kind):
     KIND = "multi_outcome_ridge"
     ESTIMATOR = MultiOutcomeRidge
     RESULTS = results
-    FORM = RowsForm(people=True, example=(_FEATURES, _OUTCOMES))
+    FORM = RowsForm(MultiOutcomeRidge, example=(_FEATURES, _OUTCOMES))
     # People with several rows are streamed, which block_bounds are not for.
     CHANGES = Changes(
-        left_out=("block_bounds", "max_weight"),
+        left_out=("block_bounds",),
         examples={"bound_y": "30.0"},
     )
 
@@ -56,7 +56,7 @@ class MultiOutcome(Kind):
             features, outcomes = data.files
             model.fit(features, outcomes)
         else:
-            model.fit(data.encoded(progress), None, **data.people_options())
+            model.fit(data.encoded(progress), None, **data.fit_options())
 
     def tables(self, model: MultiOutcomeRidge, job: Job) -> dict[str, Table]:
         """Return coefficients, their errors and limits."""

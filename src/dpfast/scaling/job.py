@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm, with_box
+from dpfast.jobs.rows import Rows, RowsForm, with_declared
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
 from dpfast.scaling import results
@@ -28,12 +28,12 @@ class Scaler(Kind):
     KIND = "private_standard_scaler"
     ESTIMATOR = PrivateStandardScaler
     RESULTS = results
-    FORM = RowsForm("none", people=True, example=(_FEATURES, ""))
+    FORM = RowsForm(PrivateStandardScaler, "none", example=(_FEATURES, ""))
     CHANGES = Changes(optional=("box_x",))
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; features have their limits."""
-        parameters = with_box(given, data)
+        parameters = with_declared(given, data)
         if "box_x" not in parameters:
             raise ValueError("[estimator] lacks the key 'box_x', and features have no limits, low and high")
         return parameters
@@ -41,7 +41,7 @@ class Scaler(Kind):
     def fit(self, model: PrivateStandardScaler, job: Job, progress: Progress | None) -> None:
         """Fit, from a stream."""
         features, _ = job.data.tables(progress)
-        model.fit(features, **job.data.people_options())
+        model.fit(features, **job.data.fit_options())
 
     def tables(self, model: PrivateStandardScaler, job: Job) -> dict[str, Table]:
         """Return means and standard deviations."""

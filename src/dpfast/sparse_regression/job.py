@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast.jobs.kinds import Kind, Progress
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm, with_box
+from dpfast.jobs.rows import Rows, RowsForm, with_declared
 from dpfast.jobs.specification import Job
 from dpfast.jobs.tables import Table
 from dpfast.sparse_regression import results
@@ -29,14 +29,14 @@ class Sparse(Kind):
     KIND = "sparse_regression"
     ESTIMATOR = SparseRegression
     RESULTS = results
-    FORM = RowsForm(people=True, example=(_FEATURES, 'days = "number"'))
+    FORM = RowsForm(SparseRegression, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; entries are scaled by their limits."""
         if data.box is not None and "bound_x" in given:
             raise ValueError("[estimator] bound_x and low, high in [features] exclude each other: give one of them")
-        return with_box(given, data)
+        return with_declared(given, data)
 
     def check(self, parameters: Mapping[str, Any], data: Rows) -> None:
         """Refuse several outcomes where one is taken, besides."""
@@ -48,7 +48,7 @@ class Sparse(Kind):
 
     def fit(self, model: SparseRegression, job: Job, progress: Progress | None) -> None:
         """Fit, from a stream that is read as often as the selector needs."""
-        model.fit(*job.data.tables(progress), **job.data.people_options())
+        model.fit(*job.data.tables(progress), **job.data.fit_options())
 
     def tables(self, model: SparseRegression, job: Job) -> dict[str, Table]:
         """Return the support and coefficients."""

@@ -24,7 +24,7 @@ class Quantiles(Kind):
     KIND = "column_quantiles"
     ESTIMATOR = ColumnQuantiles
     RESULTS = SimpleNamespace(NOTE="Quantiles are candidates: none is nearer than these lie.", facts=lambda model: [])
-    FORM = RowsForm("none", example=('dose = "number"', ""))
+    FORM = RowsForm(ColumnQuantiles, "none", example=('dose = "number"', ""))
     CHANGES = Changes(values={"candidates": Lists(NUMBER)}, examples={"candidates": "[0.0, 0.5, 1.0]"})
 
     def fit(self, model: ColumnQuantiles, job: Job, progress: Progress | None) -> None:
