@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from catalogue import FAMILIES, SOME, VARIED, people
 
-from dpfast import PaidFailure, UnsoundCalibrationWarning, UtilityWarning, noise
+from dpfast import MultiOutcomeRidge, PaidFailure, UnsoundCalibrationWarning, UtilityWarning, noise
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 
@@ -177,6 +177,64 @@ FEW = [
 @pytest.mark.parametrize("name", FEW)
 def test_what_was_drawn_decides_nothing_but_the_result(name, answered):
     check_is_total(name, 0, answered)
+
+
+def settings(fit, rng):
+    """Random public numbers, far beyond what anybody declares, and the sizes of rows and of outcomes for them."""
+    own, sizes = fit.estimator, []
+    found = {"epsilon": 10.0 ** rng.uniform(-6.0, 6.0)} | ({"delta": 10.0 ** rng.uniform(-14, -2)} if own.delta else {})
+    for names in (OF_ROWS, OF_OUTCOMES):
+        size = 10.0 ** (rng.uniform(-80.0, 80.0) if rng.random() < 0.7 else rng.uniform(-9.0, 9.0))
+        for name in (one for one in names if hasattr(own, one)):
+            value = getattr(own, name)
+            options = ["private", (-size, size) if name == "box_x" else size, None]
+            if isinstance(value, tuple | float):
+                options += 3 * [tuple(size * one for one in value) if isinstance(value, tuple) else size * value]
+            chosen = options[rng.integers(len(options))]
+            if name in OF_ROWS or chosen is not None:
+                found[name] = chosen
+        sizes.append(size if rng.random() < 0.7 else 1.0)
+    return found, sizes
+
+
+def check_is_paid_for_what_it_gives(name, number):
+    """Fit as many people as `number` says, with real noise; what is refused is refused before any is drawn."""
+    fit, rng = VARIED[name], np.random.default_rng(zlib.crc32(f"{name} {number}".encode()))
+    found, (size_x, size_y) = settings(fit, rng)
+    rows, outcomes = people(int(rng.choice([1, 2, 13, 60])), seed=number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            fit.run(fit.new(random_state=0, **found), size_x * rows, size_y * outcomes)
+        except PaidFailure:
+            pytest.fail(f"fails after a draw: {found!r}, sizes {size_x!r}, {size_y!r}, number {number}")
+        except (TypeError, ValueError):
+            pass
+
+
+@pytest.mark.parametrize("name", IN_STAGES)
+def test_nothing_that_is_accepted_fails_once_it_is_paid_for(name):
+    check_is_paid_for_what_it_gives(name, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIED)
+def test_nothing_that_is_accepted_fails_once_it_is_paid_for_in_any_family(name):
+    for number in range(1, 4):
+        check_is_paid_for_what_it_gives(name, number)
+
+
+@pytest.mark.parametrize("found", [{"bound_x": 1e-69}, {"bound_x": 9e-58}])
+def test_rows_too_short_beside_limits_that_are_found_are_refused_before_a_draw(found):
+    fit = MultiOutcomeRidge(1.0, 1e-6, box_x="private", bound_y=1.0, **found)
+    with pytest.raises(ValueError, match="bound_x must be at least 1e-57 with box_x='private'"):
+        fit.fit(*people(60))
+
+
+def test_a_box_that_bounded_rows_are_far_from_is_summed_about_the_origin():
+    ridge = MultiOutcomeRidge(1.0, bound_x=1e-30, box_x=(0.25, 0.5), bound_y=1.0, refine=0, random_state=0)
+    ridge.fit(*people(60))
+    assert np.isfinite(ridge.coef_).all()
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -71,6 +71,8 @@ from dpfast.statistics.rows import check_box, limits_of, shortened
 
 #: More would leave too little to each.
 _MOST_STEPS = 20
+#: Least bound on rows beside limits that are found: 1e-70 in units of half the widest ones, 2^40.
+_LEAST_BESIDE_FOUND = 1e-57
 
 
 class _Given(NamedTuple):
@@ -455,6 +457,13 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 raise ValueError(f"{name} must not be given with {self._named}: it depends on the bounds")
         if self.mechanism != "gaussian":
             raise ValueError(f"mechanism must be 'gaussian' with {self._named}, got {self.mechanism!r}")
+        bound = math.inf if self.bound_x is None or "bound_x" in self._to_find else float(self.bound_x)
+        if "box_x" in self._to_find and bound < _LEAST_BESIDE_FOUND:
+            # In units of the widest limits that may be found, rows must still have a norm that floats can hold.
+            raise ValueError(
+                f"bound_x must be at least {_LEAST_BESIDE_FOUND} with box_x='private', got {bound!r}: measure in "
+                "another unit"
+            )
 
     @property
     def _is_gaussian(self) -> bool:

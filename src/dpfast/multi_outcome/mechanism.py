@@ -60,6 +60,10 @@ class Frame:
         return names
 
 
+#: How many times the norm of the shortest rows that of others may be, for a way to sum these to be tried.
+_FARTHEST_FRAME = 2.0**20
+
+
 @dataclass(frozen=True)
 class OutcomeUnits:
     """How outcomes are summed: the norm to which a person's are clipped, after a public map of theirs.
@@ -129,6 +133,8 @@ class Route:
         for frame in frames:
             rounded_bound(frame.radius, features)  # refuses what no grid is for
         least = min(frame.radius for frame in frames)
+        # Others cost more in any case, and an L2-Laplace draw has no room for their blocks.
+        frames = [frame for frame in frames if frame.radius <= _FARTHEST_FRAME * least]
         # Bounds so far apart that squares would overflow leave nothing to choose.
         signal = features * min(rounded_bound(bound_y, outcomes) / least, 2.0**500) ** 2
         routes = (cls._of(frame, privacy, bound_y, shape, signal, options) for frame in frames)
