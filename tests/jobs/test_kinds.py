@@ -714,6 +714,13 @@ def test_several_treated_units_have_one_release_and_one_table(tmp_path, treated)
     assert f"- treated: {named}\n" in (tmp_path / "fit" / "report.md").read_text()
 
 
+def test_a_label_of_text_is_refused_where_periods_are_numbers(tmp_path):
+    path = long_panel(tmp_path)
+    path.write_text(re.sub("n_pre = .*", 'n_pre = "2021"', path.read_text()))
+    with pytest.raises(ValueError, match=r"\[panel\] n_pre '2021' is text, and column 'when' holds numbers"):
+        Job.read(path)
+
+
 @pytest.mark.parametrize(
     ("treated", "said"),
     [

@@ -33,7 +33,7 @@ def lengths(table):
 def test_classes_and_the_side_that_coefficients_speak_for():
     y = np.where(X[:, 0] > 0, "yes", "no")
     two = ObjectivePerturbationClassifier(5.0, 1e-6, bound_x=1.0, classes=["no", "yes"], fit_intercept=True).fit(X, y)
-    tables = of_convex_erm.tables_of_classes(two, FEATURES)
+    tables = of_convex_erm.tables(two, FEATURES, ["y"])
     assert tables["classes"] == {"class": ["no", "yes"], "weight": [1.0, 1.0]}
     assert tables["coefficients"]["class"] == ["yes"] * 4
     assert tables["coefficients"]["feature"] == ["(intercept)", *FEATURES]
@@ -42,11 +42,11 @@ def test_classes_and_the_side_that_coefficients_speak_for():
     three = ObjectivePerturbationClassifier(
         5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}, fit_intercept=False
     ).fit(X, np.digitize(X[:, 0], [-0.2, 0.2]))
-    tables = of_convex_erm.tables_of_classes(three, FEATURES)
+    tables = of_convex_erm.tables(three, FEATURES, ["y"])
     assert tables["classes"] == {"class": [0, 1, 2], "weight": [0.5, 1.0, 1.0]}
     assert tables["coefficients"]["class"] == np.repeat([0, 1, 2], 3).tolist()
     assert tables["coefficients"]["estimate"] == three.coef_.ravel().tolist()
-    axes = of_convex_erm.figures_of_classes(three, FEATURES)["coefficients"]
+    axes = of_convex_erm.figures(three, FEATURES, ["y"])["coefficients"]
     drawn = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
     assert [drawn[label] for label in "012"] == three.coef_.tolist()
 
@@ -55,9 +55,9 @@ def test_coefficients_of_one_outcome():
     model = ObjectivePerturbationRegressor(5.0, 1e-6, bound_x=1.0, bound_y=1.0, loss="huber", fit_intercept=False).fit(
         X, X @ [0.5, 0.0, -0.3]
     )
-    table = of_convex_erm.tables_of_outcome(model, FEATURES, "days")["coefficients"]
+    table = of_convex_erm.tables(model, FEATURES, ["days"])["coefficients"]
     assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "estimate": model.coef_.tolist()}
-    assert of_convex_erm.figures_of_outcome(model, FEATURES, "days")["coefficients"].get_title() == "days"
+    assert of_convex_erm.figures(model, FEATURES, ["days"])["coefficients"].get_title() == "days"
 
 
 def test_standard_errors_that_were_paid_for():
@@ -67,14 +67,14 @@ def test_standard_errors_that_were_paid_for():
     model = ObjectivePerturbationClassifier(
         20.0, 1e-6, bound_x=1.0, classes=["no", "yes"], fit_intercept=True, inference=True
     ).fit(x, y)
-    table = of_convex_erm.tables_of_classes(model, [*FEATURES, "tiny"])["coefficients"]
+    table = of_convex_erm.tables(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
     summary = model.summary()
     for name in ("estimate", "std_error", "low", "high", "p_value", "odds_ratio", "odds_ratio_low"):
         assert table[name][:4] == summary[name].tolist()[:4]
         assert table[name][4] is None
     assert lengths(table) == {5}
     assert ("standard errors", "of 4 of 5 coefficients, as noise hides others") in of_convex_erm.facts(model)
-    axes = of_convex_erm.figures_of_classes(model, [*FEATURES, "tiny"])["coefficients"]
+    axes = of_convex_erm.figures(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
     assert "95% limits: noise and sampling" in [text.get_text() for text in axes.get_legend().get_texts()]
 
 

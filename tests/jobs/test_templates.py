@@ -207,7 +207,7 @@ def test_what_a_plan_is_not_told_is_asked_for(tmp_path, capsys):
     ]
     path = write_job(tmp_path, kind, *pattern)
     assert main(["plan", str(path)]) == 2
-    assert "[plan] lacks the key 'n_features', which nothing else in the job tells" in capsys.readouterr().err
+    assert "[plan] lacks the key 'n_features' (Width" in capsys.readouterr().err
     section = ("# [plan]", "[plan]\npeople = 500\nn_features = 12\nn_outcomes = 2\n# [x]")
     assert main(["plan", str(write_job(tmp_path, kind, *pattern, section))]) == 0
     assert capsys.readouterr().out.startswith("with 500 people")

@@ -229,12 +229,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             One person a row; held in memory. Of `dpfast.io.Partitions`, which descent takes, parts hold the labels too.
         y : array of shape (n_rows,)
             Their labels, in the same order; one outside `classes` is refused.
-        groups : array of shape (n_rows,), optional
-            The owner of each row, if people may own several: the person is then the unit of privacy. It needs descent,
-            and no `inference`. Each person's slopes are summed and clipped as one; probabilities are calibrated with
-            the first row of each.
-        max_rows : int, optional
-            Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
+        groups, max_rows
+            As for `ObjectivePerturbationRegressor.fit`. Probabilities are calibrated with the first row of each person.
         sample_weight : array of shape (n_rows,), optional
             Weight of each row's loss, as private as the row; goes with `max_weight`. Rows have weights in counts of
             margins too, so that probabilities are those of the weighted rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpfast.estimator.linear import Names
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Model: TypeAlias = ObjectivePerturbationClassifier | ObjectivePerturbationRegressor
 NOTE = (
     "Standard errors need inference = true: how far noise moves a minimiser depends on the curvature of the loss, "
     f"which is private and has to be paid for. Then estimate, std_error, low and high ({LEVEL:.0%} limits) and p_value "
@@ -23,32 +24,23 @@ NOTE = (
 )
 
 
-def tables_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Return coefficients of the second class against the first, or of each against the rest; and the classes."""
+def tables(model: Model, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return a row for each feature and the intercept, if any; of a class against the rest; and the classes."""
+    if isinstance(model, ObjectivePerturbationRegressor):
+        return {"coefficients": model._estimates(Names(features, outcomes)).written()}
     classes = model.classes_.tolist()
     weights = model.class_weight if isinstance(model.class_weight, Mapping) else {}
     table = {"class": classes, "weight": [float(weights.get(label, 1.0)) for label in classes]}
     return {"coefficients": model._estimates(Names(features, model._sides()[1])).written(), "classes": table}
 
 
-def tables_of_outcome(
-    model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str
-) -> dict[str, Mapping[str, Any]]:
-    """Return a row for each feature, and for the intercept, where there is one."""
-    return {"coefficients": model._estimates(Names(features, [outcome])).written()}
-
-
-def figures_of_classes(model: ObjectivePerturbationClassifier, features: Sequence[str]) -> dict[str, Axes]:
+def figures(model: Model, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:
     """Draw the coefficients."""
-    return {"coefficients": model.plot(feature_names=features)}
+    named: dict[str, Any] = {"outcome_names": outcomes} if isinstance(model, ObjectivePerturbationRegressor) else {}
+    return {"coefficients": model.plot(feature_names=features, **named)}
 
 
-def figures_of_outcome(model: ObjectivePerturbationRegressor, features: Sequence[str], outcome: str) -> dict[str, Axes]:
-    """Draw the coefficients."""
-    return {"coefficients": model.plot(feature_names=features, outcome_names=[outcome])}
-
-
-def facts(model: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor) -> list[tuple[str, str]]:
+def facts(model: Model) -> list[tuple[str, str]]:
     """Say what was chosen."""
     stated = [("penalty used", repr(float(model.ridge_)))]
     if model.inference:

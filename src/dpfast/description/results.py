@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpfast.description.describer import TableDescriber
@@ -13,7 +13,7 @@ NOTE = (
 )
 
 
-def tables(model: TableDescriber) -> dict[str, Mapping[str, Any]]:
+def tables(model: TableDescriber, *_: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each statistic of each column."""
     return {"description": model.description_._estimates().written()}
 

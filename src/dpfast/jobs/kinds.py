@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpfast import registry
+from dpfast.estimator.documentation import explained
 from dpfast.estimator.plan import Plan
 from dpfast.jobs.formats import FORMATS
 from dpfast.jobs.parameters import Changes, hints_of, keys_of
 from dpfast.jobs.values import BOOLEAN, INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Lists, Table, Words
 from dpfast.ledger import Ledger
 from dpfast.privacy import UtilityWarning
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from dpfast.jobs.specification import Job
-    from dpfast.jobs.tables import Table as Results
 
 #: Told how many bytes have been read since it was last called.
 Progress = Callable[[int], object]
@@ -37,6 +31,16 @@ class Data(Protocol):
     @property
     def files(self) -> list[Path]:
         """The tables."""
+
+    @property
+    def names(self) -> tuple[Sequence[Any], ...]:
+        """What its results are about: the names that `tables` and `figures` of a kind's `RESULTS` take."""
+
+    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the estimator's parameters, with those that the declaration says."""
+
+    def fit(self, model: Any, progress: Progress | None) -> None:
+        """Read the data, and fit."""
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take, as far as they are known."""
@@ -72,14 +76,15 @@ _MANY = 1 << 20
 _ANY_ERROR = 1e100
 
 
-class Kind(ABC):
+class Kind:
     """The part of jobs that is particular to one estimator."""
 
     #: Its name in job files.
     KIND: ClassVar[str]
     ESTIMATOR: ClassVar[type[Any]]
     FORM: ClassVar[Form]
-    #: Its module with `NOTE`, what readers of its tables must know, and `facts`, what else there is to say of a model.
+    #: Its module with `tables` and perhaps `figures` of a model; `NOTE`, what readers of its tables must know; and
+    #: `facts`, what else there is to say of it.
     RESULTS: Any
     #: What keys of [estimator] have that signature and documentation do not tell.
     CHANGES: ClassVar[Changes] = Changes()
@@ -88,19 +93,8 @@ class Kind(ABC):
 
     def parameters(self, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
         """Return the estimator's parameters, from the [estimator] section and the declarations of the data."""
-        return dict(given)
-
-    @abstractmethod
-    def fit(self, model: Any, job: Job, progress: Progress | None) -> None:
-        """Read the data, and fit."""
-
-    @abstractmethod
-    def tables(self, model: Any, job: Job) -> dict[str, Results]:
-        """Return the released values, and results computed from them, as tables by name."""
-
-    @abstractmethod
-    def figures(self, model: Any, job: Job) -> dict[str, Axes]:
-        """Return pictures of it by name; called only where matplotlib is installed."""
+        found: dict[str, Any] = data.parameters(given)
+        return found
 
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""
@@ -122,8 +116,10 @@ class Kind(ABC):
         for name, one in inspect.signature(self.ESTIMATOR.plan).parameters.items():
             if one.default is one.empty and one.kind is not one.VAR_KEYWORD and name not in sizes:
                 key = "people" if name == self.PEOPLE else name
+                means = explained(name, self.ESTIMATOR.plan.__doc__ or "").removesuffix(".")
                 raise ValueError(
-                    f"[plan] lacks the key {key!r}, which nothing else in the job tells: a plan looks at no table"
+                    f"[plan] lacks the key {key!r} ({means}), which nothing else in the job tells: a plan looks at no "
+                    "table"
                 )
         return self._planned(stand_in, parameters, sizes)
 

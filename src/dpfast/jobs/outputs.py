@@ -346,7 +346,7 @@ def _move_files(results: Path, folder: Path) -> None:
 def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
     kind, formats = job.kind, job.formats
-    results = kind.tables(model, job)
+    results = kind.RESULTS.tables(model, *job.data.names)
     images = pictures.drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
     files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in formats.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
@@ -362,7 +362,8 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
 
 def _figures(job: Job, model: Any) -> dict[str, Any]:
     """Draw the results and, if a ledger is shared with other jobs, its spending."""
-    figures: dict[str, Any] = dict(job.kind.figures(model, job))
+    draw = getattr(job.kind.RESULTS, "figures", None)
+    figures: dict[str, Any] = {} if draw is None else dict(draw(model, *job.data.names))
     if job.ledger_path is not None:
         figures[LEDGER] = model.ledger.plot()
     return figures

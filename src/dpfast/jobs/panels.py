@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpfast._optional import optional
+from dpfast.io import Deferred
 from dpfast.jobs.inputs import INPUT, Files, NamedColumns, entries
 from dpfast.jobs.kinds import Fact, Progress
 from dpfast.jobs.values import INTEGER, LEFT_OUT, NUMBER, TEXT, Either, Key, Lists, Named, Table, Words
@@ -120,6 +122,22 @@ class Panel:
         columns = {name: np.concatenate(parts) for name, parts in found.items()}
         return pandas.DataFrame({name: pandas.Series(one, dtype=one.dtype) for name, one in columns.items()})
 
+    @property
+    def names(self) -> tuple[Sequence[str], ...]:
+        """Names of targets."""
+        return (self.targets,)
+
+    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters, with the predictors that are declared."""
+        return dict(given) | ({"predictors": self.predictors} if self.predictors else {})
+
+    def fit(self, model: Any, progress: Progress | None) -> None:
+        """Fit, from a panel in memory."""
+        if self.long is None:
+            model.fit(Deferred(partial(self.wide, progress)), self.n_pre, self.series)
+        else:
+            model.fit_long(Deferred(partial(self.rows, progress)), *self.long, self.treated, self.n_pre)
+
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take, as far as they are known."""
         if self.long is not None:
@@ -186,6 +204,10 @@ class PanelForm:
         is_text = {unit: isinstance(several[0], str), time: panel.get("times") == "text", value: False}
         if len(is_text) < 3:
             raise ValueError("[panel] unit, time and value must be three columns")
+        if isinstance(n_pre := panel["n_pre"], str) and not is_text[time]:
+            raise ValueError(
+                f'[panel] n_pre {n_pre!r} is text, and column {time!r} holds numbers: write a number, or times = "text"'
+            )
         predictors = _predictors(panel)
         if both := predictors.keys() & is_text.keys():
             raise ValueError(f"[panel] predictors must not be unit, time or value as well, got {sorted(both)}")

@@ -9,11 +9,13 @@ import base64
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from dpfast._documents import printed
-from dpfast.io.writing import markdown_table, plain_markdown
-from dpfast.jobs.tables import Table, shown
+from dpfast._documents import inert, printed
+from dpfast.io.writing import cells, markdown_table, plain_markdown, shown_cell
 
+#: Columns by name, of equal length.
+Table = Mapping[str, Any]
 #: Rows of a table that the report shows; its files hold all.
 MOST_ROWS = 60
 
@@ -45,7 +47,7 @@ def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> st
             file_format = next((one for one in ("svg", "png") if one in formats), None)
             lines += [f"![{name}]({name}.{file_format})", ""] if file_format else []
         for name, table in part.tables.items():
-            header, rows, total = shown(table, MOST_ROWS)
+            header, rows, total = _shown(table, MOST_ROWS)
             lines += [f"**{name}**{_cut(rows, total)}", ""]
             lines += [*markdown_table(header, rows), ""]
         lines += [*(f"    {printed(line)}" for line in part.verbatim.splitlines()), ""] if part.verbatim else []
@@ -67,7 +69,7 @@ def as_html(title: str, parts: Sequence[Part]) -> str:
             data = base64.b64encode(files["svg"]).decode()
             body.append(f'<img alt="{_html(name)}" src="data:image/svg+xml;base64,{data}">')
         for name, table in part.tables.items():
-            header, rows, total = shown(table, MOST_ROWS)
+            header, rows, total = _shown(table, MOST_ROWS)
             body.append(f"<h3>{_html(name)}{_cut(rows, total)}</h3>")
             body.append(f"<div><table><thead>{_html_row(header, 'th')}</thead><tbody>")
             body += [_html_row(row, "td") for row in rows]
@@ -117,3 +119,11 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
 def _cut(rows: Sequence[object], total: int) -> str:
     """State that a table is not shown whole, if so."""
     return "" if len(rows) == total else f" (the first {len(rows)} of {total} rows)"
+
+
+def _shown(table: Table, most: int) -> tuple[list[str], list[list[str]], int]:
+    """Return a table's names, its first rows as people read them, and how many rows there are."""
+    columns = [cells(column) for column in table.values()]
+    rows = zip(*(column[:most] for column in columns), strict=True)
+    shown_rows = [[inert(one) if isinstance(one, str) else shown_cell(one) for one in row] for row in rows]
+    return list(map(inert, table)), shown_rows, len(columns[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,6 +113,9 @@ class Rows:
     classes: tuple[Any, ...] | None = None
     #: None where rows count alike.
     weights: RowWeights | None = None
+    #: Whether the outcomes are labels, and the parameters one of which must bound rows.
+    is_labelled: bool = False
+    bounds: tuple[str, ...] = ()
 
     @property
     def max_rows(self) -> int | None:
@@ -123,12 +127,36 @@ class Rows:
         assert self.columns is not None
         return self.columns.encode(self.files, progress)
 
-    def fit_options(self) -> dict[str, Any]:
-        """Return the arguments of a fit that say who owns rows, and which weights they have."""
+    @property
+    def names(self) -> tuple[Sequence[str], ...]:
+        """Names of features and of outcomes."""
+        return self.feature_names or (), self.outcome_names or ()
+
+    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters with what is declared of rows: limits of features as box_x, and the largest weight."""
+        found = dict(given) if self.weights is None else {**given, "max_weight": self.weights.max_weight}
+        if self.box is not None:
+            if "box_x" in given:
+                raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
+            found["box_x"] = self.box
+        if self.bounds and found.keys().isdisjoint(self.bounds):
+            raise ValueError(
+                "nothing bounds the rows: declare low and high of every number in [features], or "
+                f"{self.bounds[0]} in [estimator]"
+            )
+        return found
+
+    def fit(self, model: Any, progress: Callable[[int], object] | None) -> None:
+        """Fit: from a stream of named columns, from arrays, or from rows and labels in memory."""
+        if self.is_labelled:
+            read = cache(partial(self.labelled, progress))
+            data: tuple[Any, ...] = Deferred(lambda: read()[0]), Deferred(lambda: read()[1])
+        else:
+            data = tuple(one for one in self.tables(progress) if one is not None)
         options: dict[str, Any] = {} if self.weights is None else {"sample_weight": Deferred(self.weights.read)}
         if self.people is not None:
             options |= {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
-        return options
+        model.fit(*data, **options)
 
     def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
         """Return rows and outcomes for estimators: a stream of both, or files of arrays."""
@@ -180,10 +208,12 @@ class RowsForm:
         outcomes: Outcomes = "several",
         *,
         is_encoded: bool = True,
+        needs_bounds: bool = True,
         example: tuple[str, str],
     ) -> None:
         self._outcomes, self._is_encoded = outcomes, is_encoded
-        taken = inspect.signature(estimator.fit).parameters
+        taken, parameters = (inspect.signature(one).parameters for one in (estimator.fit, estimator))
+        self._bounds = tuple(name for name in ("bound_x", "box_x") if needs_bounds and name in parameters)
         features, those = (line.strip("\n") for line in example)
         column = columns_table(limits=None, transforms=is_encoded, is_encoded=is_encoded)
         what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
@@ -212,10 +242,13 @@ class RowsForm:
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Rows:
         """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
+        is_of_arrays = not sections["input"].keys().isdisjoint(("x", "y"))
+        rows = (self._arrays if is_of_arrays else self._columns)(sections, here, look=look)
+        return replace(rows, is_labelled=self._outcomes == "labels", bounds=self._bounds)
+
+    def _columns(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
         given = sections["input"]
         people = _people(sections, given)
-        if "x" in given or "y" in given:
-            return self._arrays(sections, here, look=look)
         for key in [one.name for one in self.sections if one.name in ("features", "outcomes")]:
             if key not in sections:
                 raise ValueError(f"[job] lacks the key {key!r}")
@@ -341,23 +374,3 @@ def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> lis
     if not matches:
         raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")
     return matches
-
-
-def with_declared(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-    """Return parameters with what is declared of rows: limits of features as box_x, and the largest weight."""
-    given = dict(given) if data.weights is None else {**given, "max_weight": data.weights.max_weight}
-    if data.box is None:
-        return given
-    if "box_x" in given:
-        raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
-    return {**given, "box_x": data.box}
-
-
-def bounded_by_limits(given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-    """Return the same, once something bounds the rows."""
-    parameters = with_declared(given, data)
-    if "bound_x" not in parameters and "box_x" not in parameters:
-        raise ValueError(
-            "nothing bounds the rows: declare low and high of every number in [features], or bound_x in [estimator]"
-        )
-    return parameters

@@ -79,7 +79,7 @@ def run(path: Path, *, force: bool = False, progress: bool = True) -> str:
             work.rehearse()
             work.model = model
             with kept_by(work.keep), _progress(job, progress) as advance:
-                job.kind.fit(model, job, advance)
+                job.data.fit(model, advance)
     except BudgetExceeded as error:
         if held := held_by_the_dead(ledger):
             raise BudgetExceeded(f"{error}; {held}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,6 +128,19 @@ class Walks:
         with np.errstate(invalid="ignore"):
             known = (values >= 0.0) & (values < self.n_states) & (values == np.floor(values))
         return np.where(known, values, -1.0).astype(np.int64)
+
+    @property
+    def names(self) -> tuple[Sequence[Any], ...]:
+        """The declared states."""
+        return (self.states,)
+
+    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters as they are."""
+        return dict(given)
+
+    def fit(self, model: Any, progress: Progress | None) -> None:
+        """Fit, from blocks of trajectories if the files are sorted and can be read in blocks."""
+        model.fit(Blocks(self, progress))
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take."""

@@ -10,7 +10,7 @@ from dpfast.scaling.estimator import PrivateStandardScaler
 NOTE = "No variance is below what the known noise may make of none."
 
 
-def tables(model: PrivateStandardScaler, features: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def tables(model: PrivateStandardScaler, features: Sequence[str], _: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return a row for each feature."""
     return {"scales": model._estimates(features).written()}
 
