@@ -20,15 +20,7 @@ from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
 from dpfast.jobs.inputs import FORMAT, INPUT, PATH, Files, NamedColumns
-from dpfast.jobs.values import (
-    INTEGER,
-    LEFT_OUT,
-    NUMBER,
-    TEXT,
-    Key,
-    Named,
-    Table,
-)
+from dpfast.jobs.values import INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Named, Table
 
 Outcomes = Literal["several", "one", "labels", "none"]
 
@@ -65,6 +57,9 @@ class OwnerColumn:
 
     id: str
     max_rows: int
+
+    def __post_init__(self) -> None:
+        check.positive_integer("[people] max_rows", self.max_rows)
 
 
 @dataclass(frozen=True)
@@ -152,17 +147,11 @@ class Rows:
             read = cache(partial(self.labelled, progress))
             data: tuple[Any, ...] = Deferred(lambda: read()[0]), Deferred(lambda: read()[1])
         else:
-            data = tuple(one for one in self.tables(progress) if one is not None)
+            data = tuple(self.files) if self.columns is None else (self.encoded(progress),)
         options: dict[str, Any] = {} if self.weights is None else {"sample_weight": Deferred(self.weights.read)}
         if self.people is not None:
             options |= {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
         model.fit(*data, **options)
-
-    def tables(self, progress: Callable[[int], object] | None) -> tuple[Any, Any]:
-        """Return rows and outcomes for estimators: a stream of both, or files of arrays."""
-        if self.columns is not None:
-            return self.encoded(progress), None
-        return self.files[0], self.files[1] if len(self.files) > 1 else None
 
     def labelled(self, progress: Callable[[int], object] | None) -> tuple[Any, NDArray[Any]]:
         """Return all rows, in memory, and their labels."""
@@ -248,7 +237,7 @@ class RowsForm:
 
     def _columns(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
         given = sections["input"]
-        people = _people(sections, given)
+        people = OwnerColumn(**sections["people"]) if "people" in sections else None
         for key in [one.name for one in self.sections if one.name in ("features", "outcomes")]:
             if key not in sections:
                 raise ValueError(f"[job] lacks the key {key!r}")
@@ -318,14 +307,6 @@ def _box(columns: Columns, declared: Mapping[str, Declared]) -> tuple[FloatArray
     is_complete = len(columns.limits) == len(columns.feature_names)
     is_requested = any(one.is_limited and one.kind is Number for one in declared.values())
     return columns.box if is_requested or (is_complete and any(one.is_limited for one in declared.values())) else None
-
-
-def _people(sections: Mapping[str, Any], given: Mapping[str, Any]) -> OwnerColumn | None:
-    if "people" not in sections:
-        return None
-    people = OwnerColumn(**sections["people"])
-    check.positive_integer("[people] max_rows", people.max_rows)
-    return people
 
 
 def _shape(key: str, file: Path, *, labels: bool) -> tuple[int, int]:
