@@ -192,6 +192,19 @@ def test_fitted_limits_hold(deviation, between, within):
         assert np.median(wide[30:]) < 1.4 * 1.96
 
 
+@pytest.mark.parametrize("apart", [0.1, 0.2, 0.4])
+def test_limits_hold_of_a_state_that_is_visited_less_and_unlike_the_others(apart):
+    """In 90% or more of 400 draws, less two standard errors of 1.5%; the spread of the others does not tell of it."""
+    rng, values, held = np.random.default_rng(4), np.full(7, 0.02), []
+    values[:6] += 0.005 * rng.normal(size=6)
+    values[6] += apart
+    for _ in range(400):
+        sums = stage([330.0] * 6 + [80.0], values, deviation=10.0, within=0.01, rng=rng)
+        found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
+        held.append(np.abs(found.pooled + found.above - values)[6] <= 1.96 * found.deviation[6])
+    assert np.mean(held) > 0.87
+
+
 def test_limits_without_tails_do_not_depend_on_what_tails_could_be_worth():
     """Noise takes nothing for tails where there are none."""
     sums = stage(COUNTS, VALUES, deviation=10.0, within=0.01, rng=np.random.default_rng(0))

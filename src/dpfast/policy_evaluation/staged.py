@@ -63,14 +63,14 @@ _TOLD = 0.15
 _VISIT_BINS, _DISTANCE_BINS = 24, 12
 # Most states of which the last ones of truncated trajectories are released; and most noise in values then, over
 # the discount of tails.
-_MOST_ENDS, _TOLD_ENDS = 64, 0.25
+_MOST_ENDS, _TOLD_ENDS = 64, 1.0
 # How far the late return is from the pooled one, in half widths, as a guess.
 _LATER = 0.1
 # Squared norms that a visit may add, 1 for the visit and the rest for its return, and the usual one.
 _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 # As planned: how far returns reach, over half the range, in standard deviations; how far apart values are,
 # in those of returns; by how much of that what fills tails is off, in squares; and the noise of uneven visits.
-_REACHED, _BETWEEN, _TAILS, _WORSE = 20.0, 0.5, 0.2, 1.3
+_REACHED, _BETWEEN, _TAILS, _WORSE = 20.0, 0.5, 0.05, 1.3
 # The variance of a known value.
 _EXACT = 1e-12
 # Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
@@ -285,15 +285,19 @@ class StagedVisits(PolicyMechanism):
         """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
 
         `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
-        far apart as returns, whose distances are many standard deviations. Errors of noise and sampling are
-        shrunk accordingly. The error of filled tails is a part of the spread of values, less where noise is little
-        enough to tell last states; that of the pooled return is its noise in the sums and in the means.
+        far apart as returns, whose distances are many standard deviations; those of states that are visited less than
+        others are farther, within the range. Errors of noise and sampling are shrunk accordingly. The error of filled
+        tails is a part of the spread of values, less where noise is little enough to tell last states; that of the
+        pooled return is its noise in the sums and in the means.
         """
         noise, level, of_means, cut = self._planned(m, visited)
         is_told = of_means < 0.5 * _TOLD
         reach = min(1.0, _REACHED * spread) if is_told else 1.0
         squared = (_BETWEEN * spread) ** 2
         error = (_WORSE * reach * noise) ** 2 + (spread**2 - squared) / (m * visited)
+        shares = np.broadcast_to(visited, (self.problem.n_states,))
+        rarer = np.maximum(float(shares @ shares) / float(np.sum(shares)) / shares, 1.0)
+        between = np.minimum(squared * rarer, max(squared, 1.0 / 12.0))
         # Where little is known of returns, noise in discounts is as large as that in returns.
         of_sums = (_WORSE * reach * level) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
         tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + squared))
@@ -303,7 +307,7 @@ class StagedVisits(PolicyMechanism):
             # Values are in half widths, and all of them have this noise.
             told = float(np.mean((2.0 * noise / SMALL_PART) ** 2)) * self.problem.n_states * squared
             tails = tails * told / (tails + told)
-        return math.sqrt(float(np.mean(error * squared / (error + squared))) + pooled + tails)
+        return math.sqrt(float(np.mean(error * between / (error + between))) + pooled + tails)
 
     def _planned(self, m: int, visited: FloatArray) -> tuple[FloatArray, float, float, float]:
         """Return the noise in values, in the pooled return by the sums and by the means, and the mean discount.

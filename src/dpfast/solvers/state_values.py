@@ -42,19 +42,19 @@ _LEAST_SPREAD = 1e-9
 # Counts are certain beyond this many standard deviations of their noise.
 _CERTAIN = 2.0
 # Standard errors by which t^2, and the like of tails, is read up for deviations.
-_UP, _FAR = 1.5, 2.0
+_UP, _FAR = 0.8, 1.0
 # Least variance of returns within a state, over their mean square.
 _LEAST_WITHIN = 0.05
 # Own errors by which a state's value is drawn from its own mean at most.
-_FARTHEST = 1.25
+_FARTHEST = 1.0
 # Of states whose counts are fewer standard deviations of their noise little is known by what others are.
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
-# Of a state with a larger discount hardly anything is seen.
-_UNSEEN = 0.75
-# By how much tails that differ alike are farther from their mean than independent ones.
-_ALIKE = 1.6
+# Of a state with a larger discount hardly anything is seen; or with the second, where last states are released.
+_UNSEEN, _UNSEEN_TOLD = 0.75, 0.85
+# Where they are not, variance of what tails are worth over states, as a part of that of values.
+_OF_TAILS = 0.7
 # Quantiles of limits of 95%, on both sides and on one.
 _TWO_SIDED, _ONE_SIDED = 1.96, 1.645
 
@@ -209,9 +209,10 @@ def fitted_values(
     A state's sum of returns less v times its count, v its value, has the variance of the noise in both, of sampling and
     of that sum. Values are normal about the pooled return. Their variance t^2 is estimated by moments over the
     certainly visited states, weighted by information. For shrinking values, t^2 is reduced according to its standard
-    error; for their deviations, one and a half standard errors are added. Deviations include the shrinkage of a value
-    and the bias of clipping. People who lose weight are taken to have returns a standard deviation apart; lost returns
-    count as if they were any one state's.
+    error; for their deviations, a part of one is added. It tells little of how far states are that are visited less
+    than others: for their deviations it grows with the square of how many times less. Deviations include the shrinkage
+    of a value and the bias of clipping. People who lose weight are taken to have returns a standard deviation apart;
+    lost returns count as if they were any one state's.
 
     Errors of last states are in the values that led to them (`_Tails.with_tails`). Returns beyond the declared range,
     and tails of which nothing is known, bias values by an unknown part of a bound. These bounds are added to the
@@ -268,8 +269,12 @@ def fitted_values(
         if settled and abs(spread - last) <= _PRECISION * last:
             break
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
-    spreads = visited * found + (1.0 - visited) * even
+    usual_count = float(counts @ counts) / total
+    rarer = np.maximum(usual_count / safe, 1.0) ** 2
+    spreads = np.minimum(visited * found * rarer + (1.0 - visited) * even, even)
     shrunk = np.maximum((1.0 - kept * counts) ** 2 * spreads, moved**2) + (1.0 - kept * counts) ** 2 * pooled.variance
+    # Beyond the farthest, a value is as far from its own mean, and has all of that one's error.
+    shrunk += (np.abs(moved) >= _FARTHEST * own_error) * (1.0 - (kept * counts) ** 2) * own_error**2
     filled = (kept * counts * cut_error * (tail.value - earlier.filled)) ** 2
     squared = kept**2 * (own_noise + onward.taken**2 * onward.noise) + filled
     squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
@@ -294,9 +299,10 @@ class _Onward(NamedTuple):
     noise: float
     #: The part of each that is relied on.
     taken: FloatArray
-    #: Variance of such means over states, and an upper limit of it.
+    #: Variance of such means over states, an upper limit of it, and that of values.
     spread: float
     found: float
+    most: float
 
 
 @dataclass(frozen=True)
@@ -354,11 +360,11 @@ class _Tails:
         sums, noise = self.ends @ apart, self.deviation**2 * float(apart @ apart)
         used = self.sure & (self.weights > 0.0)
         if not self.is_told or noise == 0.0 or not used.any():
-            return _Onward(sums, noise, np.zeros(len(values)), most, most)
+            return _Onward(sums, noise, np.zeros(len(values)), most, _OF_TAILS * most, most)
         sizes = self.weights[used]
         spread, error = _spread(sums[used], sizes, np.full(len(sizes), noise), last, most)
         squared = self.weights**2 * _relied(spread, error)
-        return _Onward(sums, noise, squared / (squared + noise), spread, min(spread + _FAR * error, most))
+        return _Onward(sums, noise, squared / (squared + noise), spread, min(spread + _FAR * error, most), most)
 
     def with_tails(
         self,
@@ -382,16 +388,19 @@ class _Tails:
         rows = np.maximum(self.ends, 0.0)
         rows /= np.maximum(np.sum(rows, axis=1, keepdims=True), sys.float_info.min)
         going = onward.taken[:, None] * rows + (1.0 - onward.taken[:, None]) * self.shares
-        part = self._unknown((larger > _UNSEEN) | ~self.sure)
+        part = self._unknown((larger > (_UNSEEN_TOLD if self.is_told else _UNSEEN)) | ~self.sure)
         # Of states that are certain the errors of their own means are passed on; others count by the bound.
         passed = self._passed_on(np.clip(kept * self.counts, 0.0, 1.0) * mean, going)
         own = squared + np.where(self.sure, shrunk, 0.0)
         noise = own + 2.0 * np.sum(passed * self.members.T, axis=1) * own + passed**2 @ (self.members**2 @ own)
         noise += np.where(self.sure, 0.0, shrunk) + (sampled + passed @ (self.members @ sampled)) ** 2
         passed = self._passed_on(mean * (1.0 - part), going)
-        apart = np.hypot(mean * (1.0 - onward.taken), 0.5 * cut[1]) * math.sqrt(onward.found) * (1.0 - part)
+        # Some states' tails are farther from the mean than all are on average: by as much as it seems.
+        seems = np.minimum(np.abs(onward.sums) / self.counts, mean * math.sqrt(onward.most))
+        left = (1.0 - onward.taken) * np.maximum(seems, mean * math.sqrt(onward.found))
+        apart = np.hypot(left, 0.5 * cut[1] * math.sqrt(onward.found)) * (1.0 - part)
         most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
-        tails, bias = (one + passed @ (self.members @ one) for one in (_ALIKE * apart, most * part))
+        tails, bias = (one + passed @ (self.members @ one) for one in (apart, most * part))
         least, whole = np.sqrt(noise), np.sqrt(noise + np.minimum(tails, most) ** 2)
         bias = np.minimum(bias, most)
         is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
