@@ -217,7 +217,8 @@ class StagedVisits(PolicyMechanism):
         middles = relative * 2.0**-0.25
         lost = [np.maximum(middles - edge, 0.0) for edge in relative]
         at = _least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)
-        beyond = max(float(lost[at] @ histogram), 0.0) / float(relative[at])
+        # Returns may all be at the far end of their bin, where the most is lost: limits count that.
+        beyond = max(float(np.maximum(relative / relative[at] - 1.0, 0.0) @ histogram), 0.0)
         half = self.returns.half / float(edges[at])
         return float(edges[at]), Lost(0.0, beyond, tuple((number, size * half) for number, size in people))
 
