@@ -477,17 +477,29 @@ def test_squares_that_are_all_clipped_have_a_factor_still():
         assert 1.0 - 1e-9 <= found.error < 100.0
 
 
-def test_steps_of_few_people_are_short_enough_for_rows_in_one_direction():
-    """At most twice what a row of the mean square bears; and as long however they are asked for."""
-    x = np.tile([[3.0, 4.0]], (20, 1))
-    for most, asked in ((40, None), (3, None), (40, 3), (40, 5)):
-        how = descent.few_steps(2, 20.0 * 12.5, most=most, asked=asked)
-        y = x @ np.array([[1.0], [-0.5]])
-        position = Position.start(np.zeros((2, 1)))
+@pytest.mark.parametrize("resolution", [30.0, 120.0, 1e9])
+@pytest.mark.parametrize(("most", "asked", "n_steps"), [(40, None, 30), (3, None, 3), (40, 5, 5), (40, 40, 40)])
+def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, asked, n_steps, resolution):
+    """And their noise is told: of the last position that of all steps, of a mean no more than of one solution."""
+    how = descent.few_steps((7, 2), 100.0, resolution, most=most, asked=asked)
+    assert how.n_steps == n_steps
+    length = 100.0 * how.size[0, 0]
+    np.testing.assert_array_equal(how.size, how.size[0, 0] * np.eye(7))
+    assert 0.0 < length <= min(1.2, 0.02 * resolution)
+    # As if rows were even, a step moves by less than twice what is missing.
+    assert length < 2.0
+    rng, ends, told = np.random.default_rng(0), [], 0.0
+    for _ in range(200):
+        position = Position.start(np.zeros((7, 2)))
         for _ in range(how.n_steps):
-            position = descent.stepped(position, how, x.T @ (y - x @ position.theta), 0.5)
-            assert np.abs(y - x @ position.theta).max() <= np.abs(y).max() * (1.0 + 1e-12)
-        told = descent.last_of(position, how)
-        np.testing.assert_array_equal(told.theta, position.theta)
-        np.testing.assert_allclose(told.covariance, how.n_steps * 0.25 * how.size @ how.size)
-    assert descent.few_steps(2, 9.0, asked=2).size[0, 0] == descent.few_steps(2, 9.0, most=3, asked=2).size[0, 0]
+            position = descent.stepped(position, how, 3.0 * rng.normal(size=(7, 2)), 3.0)
+        found = descent.found_of_few(position, how, 100.0)
+        ends.append(found.theta)
+        told = float(found.covariance[0, 0])
+    walked = float(np.var(ends))
+    if n_steps < 12:
+        np.testing.assert_array_equal(ends[-1], position.theta)
+        assert told == pytest.approx(walked, rel=0.1)
+    else:
+        one = (3.0 / 50.0) ** 2 / (n_steps - how.first_averaged)
+        assert told == pytest.approx(1.0 / (1.0 / walked + 1.0 / one), rel=0.1)

@@ -115,7 +115,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         the data and not to the declared bounds, which may be far too large. Each step reads the table again, and so
         does the release of what exceeds their clip, by which the bias of clipped residuals is removed. "auto"
         takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query, by
-        an engine or through `dpfast.io.Columns`. With an intercept, few people get six steps and no X'X, so that limits
+        an engine or through `dpfast.io.Columns`. With an intercept, few people get 30 steps and no X'X, so that limits
         are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are none if `delta` is
         0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no steps. There are
         none either if the table is an iterator, which cannot be read again. Rows of people who own several are held in

@@ -20,7 +20,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics import Gram, gram
 from dpfast.statistics.residuals import ResidualStep, residual_sizes, residual_sums
 from dpfast.statistics.rows import RowMap
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,15 @@ def sum_octaves(people: People, step: ResidualStep, octaves: tuple[int, int]) ->
     counts = residual_sizes(people.table, step, octaves, **people.residual_options)
     places = np.arange(len(counts)) - len(counts) // 2
     return FixedPoint.from_integers([int(counts @ places)], 0)
+
+
+def sum_length_octaves(people: People, octaves: HalfOctaves, row_map: RowMap) -> FixedPoint:
+    """Return the sum of people's half-octaves by the norm of their rows, counted from the middle one."""
+    counts = count_lengths(people, Sizes(rows=True, bins=octaves), row_map)
+    middle = octaves.largest_code // 2
+    codes = range(octaves.largest_code + 1)
+    of_each = (counts.integer((0, octaves.largest_code + code)) * (code - middle) for code in codes)
+    return FixedPoint.from_integers([sum(of_each)], 0)
 
 
 def sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:

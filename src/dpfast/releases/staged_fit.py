@@ -6,7 +6,7 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,10 @@ _OF_FEW = 0.25, 0.25
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
 _TOLD_APART = 40
+#: Least norm of rows whose moments have a grid.
+_SHORTEST_ROW = 2.0**-230
+#: Range of clips with a grid for sums of residuals.
+_SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
 
 class Regression(NamedTuple):
@@ -108,6 +112,8 @@ class Fit:
     shares: Schedule
     people: float
     rows: float
+    #: How unlikely a size of coefficients may be to be taken for theirs in shrinkage.
+    unlikely: ClassVar[float] = descent.UNLIKELY
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
@@ -140,7 +146,9 @@ class Fit:
 
     def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
         """Estimate coordinates of rows, the lengths of rows in them, and the mean outcome."""
-        center, level = yield from self._means(parts)
+        center, level = np.zeros(self.mechanism.shape[0]), np.zeros(self.mechanism.shape[1])
+        if parts.means is not None:
+            center, level = yield from self._means(parts.means)
         rows = yield from self._row_sizes(parts, center)
         if parts.moments is not None:
             return *(yield from self._whitened(parts, center, rows.longest)), level
@@ -148,13 +156,10 @@ class Fit:
         longest = math.sqrt(self.mechanism.shape[0])
         return coordinates, rows.times(longest / rows.longest)._replace(longest=longest), level
 
-    def _means(self, parts: Parts) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
-        """Estimate the centers of rows and outcomes, in units: 0 without an intercept."""
-        mechanism, own = self.mechanism, self.mechanism.units
-        features, outcomes = mechanism.shape
-        if parts.means is None:
-            return np.zeros(features), np.zeros(outcomes)
-        sums = self._sums_of_means(parts.means)
+    def _means(self, part: Privacy) -> Generator[Query, Release, tuple[FloatArray, FloatArray]]:
+        """Estimate the centers of rows and outcomes, in units."""
+        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
+        sums = self._sums_of_means(part)
         statistic = partial(sum_rows_and_outcomes, first=mechanism.sum_rows, stretch=own.rows / own.outcomes)
         released = yield Query("means of rows and outcomes", sums, statistic)
         mean = released.values["sum"] / (self.rows * own.rows)
@@ -225,10 +230,12 @@ class Fit:
         position: Position,
         share: float,
         clipped: Clipped,
+        *,
+        most: float = _LARGEST_CLIP,
     ) -> Generator[Query, Release, tuple[Position, Clipped]]:
         """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips.
 
-        Returns the mean clip of late steps too, weighted as these are.
+        Returns the mean clip of late steps too, weighted as these are. A later clip is `most` at most.
         """
         mechanism, own = self.mechanism, self.mechanism.units
         step = self._step(position.theta, coordinates, longest)
@@ -256,7 +263,7 @@ class Fit:
             measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
             position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
-            clipped = clipped._replace(clip=min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP))
+            clipped = clipped._replace(clip=min(max(clip, _SMALLEST_CLIP), most))
         return position, clipped._replace(clip=float(position.weights(how) @ clips))
 
     def _excess(
@@ -386,7 +393,7 @@ class Fit:
         covariance = back @ found.covariance[:features, :features] @ back.T
         xx = self._xx(coordinates)
         if mechanism.penalty is None:
-            return descent.shrunk(coef, covariance, xx)
+            return descent.shrunk(coef, covariance, xx, self.unlikely)
         own, scale = mechanism.penalty, mechanism.row_map.scale
         penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
         return descent.penalised(coef, covariance, xx, penalty)
@@ -592,12 +599,6 @@ class Parts(NamedTuple):
     mean_residual: Privacy | None
     squares: Privacy | None
     excess: Privacy | None
-
-
-#: Least norm of rows whose moments have a grid.
-_SHORTEST_ROW = 2.0**-230
-#: Range of clips with a grid for sums of residuals.
-_SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
 
 def _bins_below(largest: float) -> HalfOctaves:

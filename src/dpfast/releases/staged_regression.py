@@ -3,8 +3,9 @@
 The releases of one fit share one joint budget (`dpfast.privacy.parts_of`; `solvers.averaged_descent.Schedule` has the
 shares), in this order:
 
-1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome, the mean logarithm of
-   residuals' sizes and a few steps follow, in coordinates as declared; if fewer, the mean outcome alone.
+1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome (and rows, if they are
+   not quite so few), the mean logarithms of rows' lengths and residuals' sizes, and steps follow, in coordinates as
+   declared; if fewer, the mean outcome alone.
 2. *Means* of rows and outcomes, if there is an intercept: rows are centred there from now on.
 3. *Norm histogram* of rows: it gives the radius to which they are clipped in
 4. *moments*, X'X, if people are enough for it. Two histograms of rows whitened by its powers choose the coordinates,
@@ -59,10 +60,10 @@ _COUNT = 0.01
 #: the ratio of errors to those of resolved normal rows if people are many, and people times mu where it is twice that.
 _LATE, _LONGEST, _WORSE, _TWICE_WORSE = 0.75, 3.5, 1.36, 120.0
 #: With an intercept: people times mu below which a table shows no more than the mean of its outcomes, and below which
-#: whitening costs more than it gains.
-_FEWEST, _FEW_PEOPLE = 50.0, 80.0
-#: People times mu where few people lose half of the signal, on average over tables of all kinds.
-_HALF_LOST = 80.0
+#: whitening costs more than it gains, where steps are many and where they are not.
+_FEWEST, _FEW_PEOPLE, _FEW_PEOPLE_BY_FILES, _MANY_STEPS = 40.0, 150.0, 80.0, 12
+#: People times mu where few people lose half of the signal, on average over tables of all kinds: by many steps, or not.
+_HALF_LOST, _HALF_LOST_BY_FILES = 62.0, 75.0
 
 
 class Public(NamedTuple):
@@ -153,14 +154,15 @@ class StagedRegression(Mechanism[Regression]):
         observed on tables of all kinds.
         """
         if worse is None:
-            worse = (_WORSE * (1.0 + _TWICE_WORSE / max(people * self.mu, _FEW_PEOPLE))) ** 2
+            worse = (_WORSE * (1.0 + _TWICE_WORSE / max(people * self.mu, _FEW_PEOPLE_BY_FILES))) ** 2
         features, outcomes = self.shape
         if self._shows_level_alone(people):
             return math.inf
         least = 0.0
         if self._is_few(people):
-            least = score * self._lost_by_few(people)
-            people = _FEW_PEOPLE / self.mu
+            lost = self._lost_by_few(people)
+            least = score * lost / (1.0 - lost)
+            people = self._few_people / self.mu
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
         entries = features + self.fit_intercept
         clip = descent.usual_clip(entries * outcomes, outcomes, people, self.mu)
@@ -195,11 +197,21 @@ class StagedRegression(Mechanism[Regression]):
 
     def _is_few(self, people: float) -> bool:
         """Whether people are so few that whitening costs more than it gains."""
-        return self.fit_intercept and people * self.mu < _FEW_PEOPLE
+        return self.fit_intercept and people * self.mu < self._few_people
+
+    @property
+    def _few_people(self) -> float:
+        """People times mu below which people are few."""
+        return _FEW_PEOPLE if self._takes_many_steps else _FEW_PEOPLE_BY_FILES
+
+    @property
+    def _takes_many_steps(self) -> bool:
+        return (self.most if self.n_steps is None else self.n_steps) >= _MANY_STEPS
 
     def _lost_by_few(self, people: float) -> float:
-        """Return the part of the signal that so few people are expected to lose: most by steps that end too early."""
-        return _HALF_LOST / (_HALF_LOST + people * self.mu)
+        """Return the part of the signal that so few people are expected to lose."""
+        half = _HALF_LOST if self._takes_many_steps else _HALF_LOST_BY_FILES
+        return 1.0 / (1.0 + (people * self.mu / half) ** 2)
 
     def _mean_outcome(self, part: Privacy, rows: float) -> Generator[Query, Release, FloatArray]:
         """Release the sum of outcomes; return their mean, within its range."""

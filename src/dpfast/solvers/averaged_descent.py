@@ -49,8 +49,11 @@ MOST_STEPS_OF_FILES = 3
 _BURN_IN = 0.25
 # Of plain descent: a step's length over the largest that is stable, and momentum.
 _PLAIN_SIZE, _MOMENTUM = 0.5, 0.8
-# Steps of few people, and their length over the mean square of rows: up to three, and more.
-_FEW_STEPS, _LENGTH_OF_THREE, _LENGTH_OF_MORE = 6, 2.0, 1.5
+# Of few people: steps, the least number of these that are averaged, and how far rows are taken to be in one direction;
+# lengths of steps, at most and by people times mu, if they are averaged and if not; and the part of a sum that moves
+# with coefficients.
+_FEW_STEPS, _FEWEST_AVERAGED, _IN_ONE = 30, 12, 0.25
+_LENGTHS_OF_FEW, _LENGTHS_OF_FEWER, _MOVING = (1.5, 0.04), (3.0, 0.13), 0.5
 # The largest share of people that is clipped, and how fast it is reached as noise grows.
 _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 # How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
@@ -71,9 +74,10 @@ _DROWNS, _WINDOW = 0.03, 4
 _MANY_ZEROS, _FEW_OF_OTHERS = 0.1, 0.15
 # The noise of a count, over people, below which later histograms give a better clip than counts of the clipped.
 _TELLS_CLIP = 0.05
-# Mean squared coefficients tried, and how unlikely the largest may be that is taken.
+# Mean squared coefficients tried.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
-_UNLIKELY = 0.5
+#: How unlikely the largest of them may be that is taken.
+UNLIKELY = 0.5
 # Share of squared noise left by shrinkage: on tables of all kinds, with noise about as large as the signal.
 _LEFT = 0.65
 _TINY = 1e-280
@@ -339,11 +343,18 @@ def steps(
     return Steps(n_steps, damping * ((vectors / damped) @ vectors.T), 0.0, damping)
 
 
-def few_steps(size: int, people: float, *, most: int = MOST_STEPS, asked: int | None = None) -> Steps:
-    """Return steps where people are few, along rows of the mean square `size`: the last position is the result."""
-    n_steps = min(_FEW_STEPS, most) if asked is None else asked
-    length = _LENGTH_OF_THREE if n_steps <= 3 else _LENGTH_OF_MORE
-    return Steps(n_steps, length / (people * size) * np.eye(size), 0.0)
+def few_steps(
+    shape: tuple[int, int], people: float, resolution: float, *, most: int = MOST_STEPS, asked: int | None = None
+) -> Steps:
+    """Return steps where people are few: shorter ones where noise would take them far.
+
+    `shape` is that of coefficients with the constant, and `resolution` is people times mu. Rows have a mean square of
+    about their number of entries, and are somewhere between all directions and one.
+    """
+    n_steps, size = min(_FEW_STEPS, most) if asked is None else asked, shape[0]
+    longest, by_resolution = _LENGTHS_OF_FEW if n_steps >= _FEWEST_AVERAGED else _LENGTHS_OF_FEWER
+    length = min(longest, by_resolution * resolution / math.sqrt(math.prod(shape)))
+    return Steps(n_steps, length / (people * (1.0 + _IN_ONE * (size - 1.0))) * np.eye(size), 0.0)
 
 
 class Position(NamedTuple):
@@ -435,11 +446,21 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     )
 
 
-def last_of(position: Position, how: Steps) -> Found:
-    """Return the last position as the estimate: the noise of every step is in it."""
+def found_of_few(position: Position, how: Steps, people: float) -> Found:
+    """Return the mean of late positions, or if steps are few the last one, with about the variance of its noise.
+
+    Noise alone takes positions as far as a random walk does; but where sums draw them back, no farther than from one
+    least-squares solution. Of both the sum of precisions is taken.
+    """
     size = len(position.theta)
-    covariance = float(np.sum(np.square(position.deviations))) * how.size @ how.size
-    return Found(position.theta, covariance, np.zeros((size, size)), np.eye(size))
+    walk = how.size @ how.size
+    if how.n_steps < _FEWEST_AVERAGED:
+        theta, variance = position.theta, float(walk[0, 0] * np.sum(np.square(position.deviations)))
+    else:
+        precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
+        walked, drawn = float(walk[0, 0]) * _walked(position, how), 1.0 / (precision * (_MOVING * people) ** 2)
+        theta, variance = position.thetas / precision, walked * drawn / max(walked + drawn, _TINY)
+    return Found(theta, variance * np.eye(size), np.zeros((size, size)), np.eye(size))
 
 
 def _walked(position: Position, how: Steps) -> float:
@@ -463,7 +484,7 @@ class Shrunk(NamedTuple):
     ridge: float
 
 
-def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
+def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: float = UNLIKELY) -> Shrunk:
     """Shrink coefficients according to their noise; a priori all have one variance, in the units of the sums.
 
     Their mean square is the largest with a likelihood not much below the maximum. A larger one is safer, but loses
@@ -477,7 +498,7 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> Shrunk:
     signals = _SIGNALS * float(np.median(variances))
     totals = signals[:, None] + variances
     likelihoods = -0.5 * np.sum(squares / totals + outcomes * np.log(totals), axis=1)
-    signal = signals[np.flatnonzero(likelihoods >= np.max(likelihoods) - _UNLIKELY)[-1]]
+    signal = signals[np.flatnonzero(likelihoods >= np.max(likelihoods) - unlikely)[-1]]
     factors = signal / (signal + variances)
     half = vectors * factors
     kept = _symmetric(half @ (variances[:, None] * half.T))
