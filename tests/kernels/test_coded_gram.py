@@ -10,7 +10,7 @@ from reference.gram import grid_exponent, round_rows
 from dpfast.kernels.coded_gram import CodedSums
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.kernels.gram import PACKED, Y_NOT_FINITE, GramTotals
-from dpfast.privacy.rounding import padded_squared_bound
+from dpfast.privacy.moment_scales import padded_squared_bound
 
 LEVELS = (0, 1, 2)
 LAYOUT = CodeLayout(12, places=(0, 5, 6), firsts=(1, 7), levels=(4, 5))

@@ -14,7 +14,7 @@ from reference.gram import grid_exponent, round_rows
 
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.gram import PACKED, X_NOT_FINITE, Y_NOT_FINITE, GramSums, GramTotals
-from dpfast.privacy.rounding import padded_squared_bound
+from dpfast.privacy.moment_scales import padded_squared_bound
 
 LEVELS = (0, 1, 2)
 

@@ -10,7 +10,7 @@ from reference.gram import exact_sums, grid_exponent
 from dpfast.kernels.columns import ColumnBlock, SparseBlock
 from dpfast.kernels.gram import PACKED, X_NOT_FINITE, Y_NOT_FINITE, GramSums, GramTotals
 from dpfast.kernels.sparse_gram import OUTSIDE, add_sparse
-from dpfast.privacy.rounding import padded_squared_bound
+from dpfast.privacy.moment_scales import padded_squared_bound
 
 LEVELS = (0, 1, 2)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpfast.privacy.rounding import padded_squared_bound
+from dpfast.privacy.moment_scales import padded_squared_bound
 
 
 def grid_exponent(bound):

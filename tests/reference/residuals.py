@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpfast.privacy.rounding import padded_squared_bound
+from dpfast.privacy.moment_scales import padded_squared_bound
 
 _SMALLEST_SQUARE = 2.0**-960
 _REST_OF_LN2 = 1.90821492927058770002e-10

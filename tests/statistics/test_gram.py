@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reference.gram import exact_sums, grid_exponent
 
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.privacy.rounding import padded_squared_bound
+from dpfast.privacy.moment_scales import padded_squared_bound
 from dpfast.statistics import Gram, GramAccumulator, Grid, gram
 from dpfast.statistics import gram as gram_function
 

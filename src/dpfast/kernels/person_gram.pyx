@@ -12,7 +12,7 @@ X'Y of the same X. There are three ways to the same bits:
 - The others are summed one at a time into a block of doubles, or of 64-bit integers where rows are so many that doubles
   are not exact, and again if it has to be scaled. Blocks in doubles are gathered in others while that is exact.
 
-The bounds of the test are padded (privacy.rounding.padded_squared_block_bounds) by what rounding can add, so rows
+The bounds of the test are padded (privacy.moment_scales.padded_squared_block_bounds) by what rounding can add, so rows
 scaled onto the bound pass it at once; it is tested all the same, and the factor lowered until it holds. What a person
 adds depends on their own rows alone, and is exact, so the totals are the same to the bit for any order of people,
 any threads and any vector width (scaling is elementwise, and the factor is a function of two integers).

@@ -33,6 +33,12 @@ from dpfast.privacy.guarantee import UtilityWarning as UtilityWarning
 from dpfast.privacy.moment_scales import MomentScales as MomentScales
 from dpfast.privacy.moment_scales import moment_mu as moment_mu
 from dpfast.privacy.moment_scales import moment_scales as moment_scales
+from dpfast.privacy.moment_scales import padded_bound as padded_bound
+from dpfast.privacy.moment_scales import padded_squared_block_bounds as padded_squared_block_bounds
+from dpfast.privacy.moment_scales import padded_squared_bound as padded_squared_bound
+from dpfast.privacy.moment_scales import sum_sensitivity as sum_sensitivity
+from dpfast.privacy.moment_scales import xx_sensitivity as xx_sensitivity
+from dpfast.privacy.moment_scales import xy_sensitivity as xy_sensitivity
 from dpfast.privacy.objective import ObjectiveNoise as ObjectiveNoise
 from dpfast.privacy.objective import meets_its_claim as meets_its_claim
 from dpfast.privacy.objective import objective_delta as objective_delta
@@ -49,12 +55,6 @@ from dpfast.privacy.pure import l2_laplace_scale as l2_laplace_scale
 from dpfast.privacy.pure import laplace_scale as laplace_scale
 from dpfast.privacy.pure import range_mu as range_mu
 from dpfast.privacy.pure import range_of_mu as range_of_mu
-from dpfast.privacy.rounding import padded_bound as padded_bound
-from dpfast.privacy.rounding import padded_squared_block_bounds as padded_squared_block_bounds
-from dpfast.privacy.rounding import padded_squared_bound as padded_squared_bound
-from dpfast.privacy.rounding import sum_sensitivity as sum_sensitivity
-from dpfast.privacy.rounding import xx_sensitivity as xx_sensitivity
-from dpfast.privacy.rounding import xy_sensitivity as xy_sensitivity
 from dpfast.privacy.smooth_gaussian import SmoothGaussian as SmoothGaussian
 from dpfast.privacy.smooth_gaussian import best_beta as best_beta
 from dpfast.privacy.smooth_gaussian import smooth_gaussian as smooth_gaussian

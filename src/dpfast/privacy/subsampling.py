@@ -29,17 +29,15 @@ from typing import Any
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
-from dpfast.privacy.moment_scales import MomentScales, block_costs, moment_mu, moment_scales
-from dpfast.privacy.rounding import (
-    ROUND_DOWN,
-    ROUND_UP,
-    bisected,
-    first_that_holds,
-    least_at,
-    remembered,
+from dpfast.privacy.moment_scales import (
+    MomentScales,
+    block_costs,
+    moment_mu,
+    moment_scales,
     xx_sensitivity,
     xy_sensitivity,
 )
+from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, bisected, first_that_holds, least_at, remembered
 
 _SPLITS_TRIED = 33
 _SHRINKAGES = 26

@@ -2,8 +2,8 @@
 
 A row longer than its bound is scaled onto it, then rounded to the nearest multiples of ``2**-k``, where k depends on
 the bound alone; its squared length in grid units never exceeds the integer
-`dpfast.privacy.rounding.padded_squared_bound`. The sums of products of such rows are integers, kept exactly, so the
-result is the same to the bit for any order, split, thread count or machine, and one person moves it by exactly what
+`dpfast.privacy.moment_scales.padded_squared_bound`. The sums of products of such rows are integers, kept exactly, so
+the result is the same to the bit for any order, split, thread count or machine, and one person moves it by exactly what
 the sensitivity says: floating-point arithmetic leaves no gap.
 """
 
@@ -23,7 +23,7 @@ from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds
-from dpfast.privacy.rounding import padded_bound, padded_squared_bound
+from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound
 from dpfast.statistics.person_unit import PersonUnit, block_limits
 
 # Rows reach this many grid units: about 2^-23 relative rounding error, and some 500 rows sum exactly in doubles.

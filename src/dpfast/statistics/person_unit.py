@@ -10,7 +10,7 @@ from fractions import Fraction
 from dpfast import _arguments as check
 from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
-from dpfast.privacy.rounding import padded_squared_block_bounds
+from dpfast.privacy.moment_scales import padded_squared_block_bounds
 
 # Integers 2**62 hold the products of so many rows at least: those of one person must fit.
 _MOST_ROWS_OF_ONE = 1 << 17

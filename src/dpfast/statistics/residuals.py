@@ -8,8 +8,8 @@ ones are scaled onto the clip. A matrix of rank one does not change if its facto
 power of two, so p is first brought to a length from 1 to 2. Then both have a grid that depends on the clip alone,
 however large rows, W or theta are: p is rounded to multiples of ``2**-a``, r, at most as long as the clip, to those of
 ``2**-b``. An integer test ``||p||**2 ||r||**2 <= M`` decides; r is scaled down until it holds. M is
-`dpfast.privacy.rounding.padded_squared_product_bound`. Integers are summed, so the result is the same to the bit for
-any split or order of rows, and one person moves it by M's root at most, in grid units.
+`dpfast.privacy.moment_scales.padded_squared_product_bound`. Integers are summed, so the result is the same to the bit
+for any split or order of rows, and one person moves it by M's root at most, in grid units.
 
 For a person with several rows the summed matrix is clipped, by one factor on all r, and tested as integers. Before,
 each of their rows is clipped to 16 times the clip. This keeps the integers small for rows that cancel.
@@ -43,7 +43,8 @@ from dpfast.kernels import coded_step, residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
-from dpfast.privacy.rounding import padded_bound, padded_squared_bound, padded_squared_product_bound, remembered
+from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
+from dpfast.privacy.rounding import remembered
 from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.rows import CodedTables, RowMap
 
