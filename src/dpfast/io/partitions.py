@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from dpfast import _arguments as check
 
@@ -25,6 +25,7 @@ Function = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]
 
 PartitionedBy = Literal["person"]
+Found = TypeVar("Found")
 
 _FAILED = (
     "the engine failed while it went through the parts of the table; what it said may quote them: compute them by "
@@ -168,13 +169,14 @@ def reduced(run: Callable[[Function, Combine], Any], function: Callable[[Any, An
     raise error
 
 
-def sum_over(rows: Any, function: Callable[[Any], Any]) -> Any:
+def sum_over(rows: Any, function: Callable[..., Found]) -> Found:
     """Return a function of rows, or of those of each part, one a person, added up."""
     if not isinstance(rows, Partitions):
         return function(rows)
     if rows.partitioned_by is not None:
         raise ValueError("one person a row is needed here: parts must not be declared to be partitioned by person")
-    return rows.reduce(partial(_of_x, function), operator.add)
+    total: Found = rows.reduce(partial(_of_x, function), operator.add)
+    return total
 
 
 def _of_x(function: Callable[[Any], Any], x: Any, y: Any, ids: Any) -> Any:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_anew, is_read_once, is_unordered
 from dpfast.io.engines import DaskPartitions
-from dpfast.io.partitions import Partitions, PersonIds
+from dpfast.io.partitions import Found, Partitions, PersonIds
 from dpfast.io.sources import is_dask
 from dpfast.kernels.columns import Rows, kept, numbers_of
 
@@ -190,12 +190,12 @@ class Table:
 
     def reduce(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Found],
         combine: Callable[[Any, Any], Any],
         *,
         groups: object = None,
         may_copy: bool = False,
-    ) -> Any:
+    ) -> Found:
         """Return ``function(table, groups=groups)`` of each partition, a table with the ids of its people, combined.
 
         `groups` are those of `Partitions.groups`, and None where every row is a person. Frames are made arrays if they
@@ -213,7 +213,8 @@ class Table:
                 "partitioned_by='person', to DaskPartitions or what else holds the parts, and max_rows alone to fit"
             )
         of_part = partial(_of_part, function, (self.n_features, self.n_outcomes), groups is not None, may_copy)
-        return self.partitions.reduce(of_part, combine)
+        found: Found = self.partitions.reduce(of_part, combine)
+        return found
 
     def _blocks(self) -> Iterator[Block]:
         if self.arrays is not None:

@@ -161,7 +161,7 @@ class GramAccumulator(Layout):
 
     def gram(self) -> Gram:
         """Return the exact moments of the rows seen so far."""
-        return Gram._of(self._totals.copy(), self)
+        return Gram(self._totals.copy(), self)
 
     def _checked_blocks(self, X: object, Y: object, rows: ArrayLike | None) -> Iterator[tuple[Any, Any, Any]]:
         if Y is not None and self.n_outcomes == 0:
@@ -421,15 +421,14 @@ def gram(
     if table.partitions is not None:
         options: dict[str, Any] = {"max_rows": max_rows, "bound_xx": bound_xx, "bound_xy": bound_xy}
         of_part = partial(gram, **shape, **options, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
-        total: Gram = table.reduce(of_part, sum_of_parts, groups=groups, may_copy=needs_arrays)
-        return total
+        return table.reduce(of_part, sum_of_parts, groups=groups, may_copy=needs_arrays)
     if unit is not None:
         whose = people(groups, unit.max_rows, ordered=unit.clips_blocks)
         return _people_gram(table, whose, unit, (map_x, map_y), n_threads=n_threads, **shape)
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, n_threads=n_threads, **shape)
     accumulator.mapped_by(map_x, map_y)
     accumulator.add_table(table, rows)
-    return Gram._of(accumulator._totals, accumulator)
+    return Gram(accumulator._totals, accumulator)
 
 
 def _people_gram(
@@ -452,7 +451,7 @@ def _people_gram(
         accumulator.add_people(x, y, whose)
     else:
         _add_counting(accumulator.mapped_by(*maps), table, whose)
-    return Gram._of(accumulator._totals, accumulator, unit, whose.n_people)
+    return Gram(accumulator._totals, accumulator, unit, whose.n_people)
 
 
 def _add_counting(accumulator: GramAccumulator, table: io.Table, whose: People) -> None:

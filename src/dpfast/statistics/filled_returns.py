@@ -341,8 +341,7 @@ def _summed(
 ) -> FixedPoint:
     """Add up integers over blocks, or over parts."""
     if isinstance(trajectories, Partitions):
-        found: FixedPoint = sum_of_trajectories(trajectories, again)
-        return found
+        return sum_of_trajectories(trajectories, again)
     total: IntArray | None = None
     n_trajectories, first = 0, None
     for block in blocks_of(trajectories):
@@ -357,4 +356,4 @@ def _summed(
         total = part if total is None else total + part
     if total is None:
         raise ValueError("trajectories must hold at least one block, got none")
-    return FixedPoint(total >> 63, total.astype(np.uint64), -exponent)
+    return FixedPoint.from_integers(total, -exponent)

@@ -12,13 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any
 
 from dpfast import _arguments as check
-from dpfast._arrays import FloatArray, IntArray, Words
+from dpfast._arrays import FloatArray
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import Rows
 from dpfast.kernels.fixed_point import FixedPoint
@@ -46,12 +43,13 @@ class Grid:
     @classmethod
     def for_bounds(cls, bound_x: float, bound_y: float | None = None) -> Grid:
         """Return the grid that belongs to the bounds."""
-        return cls(_grid_exponent(bound_x), None if bound_y is None else _grid_exponent(bound_y))
+        return cls(grid_exponent(bound_x), None if bound_y is None else grid_exponent(bound_y))
 
 
-def _grid_exponent(bound: float) -> int:
+def grid_exponent(bound: float, log2_length: int = _LOG2_LENGTH) -> int:
+    """Return the largest k with ``bound * 2**k <= 2**log2_length``."""
     mantissa, exponent = math.frexp(bound)
-    return _LOG2_LENGTH - exponent + (mantissa == 0.5)
+    return log2_length - exponent + (mantissa == 0.5)
 
 
 class Layout:
@@ -107,27 +105,20 @@ def _table(n_columns: int, bound: float, k: int) -> tuple[int, float, float, int
 class Gram(Layout):
     """Exact second moments of bounded rows. **Not private**: it belongs to the owner of the data.
 
-    Parameters
-    ----------
-    xx : FixedPoint or array_like (n_features, n_features)
-        Sum of x x' over rows; an array must hold exact multiples of the grid's unit.
-    xy : FixedPoint, array_like (n_features, n_outcomes) or None
-        Sum of x y'.
-    n_rows : int
-        Rows summed.
-    bound_x, bound_y : float, float or None
-        L2 norms that rows of X and of Y were clipped to.
-    grid : Grid
-        The grid rows were rounded to.
-    x_sum, y_sum : FixedPoint, array_like or None
-        Sums of the rows of X (n_features,) and of Y (n_outcomes,), if they were requested.
+    Made by `gram` and by `GramAccumulator.gram`.
 
     Attributes
     ----------
     xx, xy : ndarray of float64, read-only
         The exact sums, each rounded once to the nearest double; xy is None without outcomes.
     exact_xx, exact_xy, exact_x_sum, exact_y_sum : FixedPoint or None
-        The exact sums themselves.
+        The exact sums themselves: of x x', of x y' and, if they were requested, of the rows of X and of Y.
+    n_rows : int
+        Rows summed.
+    bound_x, bound_y : float, float or None
+        L2 norms that rows of X and of Y were clipped to.
+    grid : Grid
+        The grid rows were rounded to.
     unit : PersonUnit or None
         The declared limits for people with several rows; None if every row is a person of its own.
     n_people : int or None
@@ -145,51 +136,11 @@ class Gram(Layout):
     """
 
     def __init__(
-        self,
-        xx: FixedPoint | ArrayLike,
-        xy: FixedPoint | ArrayLike | None,
-        n_rows: int,
-        bound_x: float,
-        bound_y: float | None,
-        grid: Grid,
-        *,
-        x_sum: FixedPoint | ArrayLike | None = None,
-        y_sum: FixedPoint | ArrayLike | None = None,
+        self, totals: kernel.GramTotals, like: Layout, unit: PersonUnit | None = None, n_people: int | None = None
     ) -> None:
-        bound_x, bound_y = checked_bounds(bound_x, bound_y, has_outcomes=xy is not None)
-        if grid != Grid.for_bounds(bound_x, bound_y):
-            raise ValueError(f"grid {grid} is not the one of these bounds: {Grid.for_bounds(bound_x, bound_y)}")
-        n_rows = check.integer_of_at_least("n_rows", n_rows, 0)
-        k_x, k_y = grid.exponent_x, grid.exponent_y or 0
-        exact_xx = _as_exact(xx, -2 * k_x, "xx")
-        exact_xy = None if xy is None else _as_exact(xy, -(k_x + k_y), "xy")
-        exact_x_sum = None if x_sum is None else _as_exact(x_sum, -k_x, "x_sum")
-        exact_y_sum = None if y_sum is None else _as_exact(y_sum, -k_y, "y_sum")
-        _check_shapes(exact_xx, exact_xy, exact_x_sum, exact_y_sum)
-        d, m = exact_xx.shape[0], 0 if exact_xy is None else exact_xy.shape[1]
-        super().__init__(d, m, bound_x, bound_y, exact_x_sum is not None)
-        totals = kernel.restore_totals(
-            d,
-            m,
-            max(squared for *_, squared in self._tables()),
-            n_rows,
-            *_side_by_side(exact_xx, exact_xy),
-            *_side_by_side(FixedPoint.zeros((d + m,), 0) if exact_x_sum is None else exact_x_sum, exact_y_sum),
-        )
-        self._hold(totals)
-
-    def _hold(self, totals: kernel.GramTotals, unit: PersonUnit | None = None, n_people: int | None = None) -> Self:
-        self._totals, self.unit, self.n_people = totals, unit, n_people
-        return self
-
-    @classmethod
-    def _of(
-        cls, totals: kernel.GramTotals, like: Layout, unit: PersonUnit | None = None, n_people: int | None = None
-    ) -> Gram:
         """Wrap totals, which nothing else may change from now on."""
-        gram = cls.__new__(cls)
-        Layout.__init__(gram, *like._arguments())
-        return gram._hold(totals, unit, n_people)
+        super().__init__(*like._arguments())
+        self._totals, self.unit, self.n_people = totals, unit, n_people
 
     @property
     def n_rows(self) -> int:
@@ -276,7 +227,7 @@ def sum_of_parts(one: Gram, other: Gram) -> Gram:
     totals = one._totals.copy()
     totals.add(other._totals)
     people = None if one.n_people is None or other.n_people is None else one.n_people + other.n_people
-    return Gram._of(totals, one, one.unit, people)
+    return Gram(totals, one, one.unit, people)
 
 
 def rounded_bound(bound: float, n_columns: int) -> float:
@@ -290,12 +241,12 @@ def rounded_bound(bound: float, n_columns: int) -> float:
     >>> 1.0 < rounded_bound(1.0, 100) < 1.00001
     True
     """
-    return _rounded_bound(_checked_bound(bound, "bound"), n_columns)
+    return _rounded_bound(checked_bound(bound, "bound"), n_columns)
 
 
 @lru_cache(maxsize=64, typed=True)
 def _rounded_bound(bound: float, n_columns: int) -> float:
-    k = _grid_exponent(bound)
+    k = grid_exponent(bound)
     return padded_bound(padded_squared_bound(bound, k, n_columns), k)
 
 
@@ -326,55 +277,24 @@ def person_block_bounds(
     return block_limits(unit, layout._tables()).bounds
 
 
-def _check_shapes(xx: FixedPoint, xy: FixedPoint | None, x_sum: FixedPoint | None, y_sum: FixedPoint | None) -> None:
-    if len(xx.shape) != 2 or xx.shape[0] != xx.shape[1] or xx.shape[0] == 0:
-        raise ValueError(f"xx must be square, got shape {xx.shape}")
-    if xx != FixedPoint(xx.high.T, xx.low.T, xx.exponent):
-        raise ValueError("xx must be symmetric")
-    n_features = xx.shape[0]
-    if xy is not None and (len(xy.shape) != 2 or xy.shape[0] != n_features or xy.shape[1] == 0):
-        raise ValueError(f"xy must have {n_features} rows and a column for each outcome, got shape {xy.shape}")
-    if (y_sum is not None) != (x_sum is not None and xy is not None):
-        raise ValueError("x_sum and y_sum go together, where there are outcomes")
-    for total, length, name in ((x_sum, n_features, "x_sum"), (y_sum, 0 if xy is None else xy.shape[1], "y_sum")):
-        if total is not None and total.shape != (length,):
-            raise ValueError(f"{name} must have shape ({length},), got {total.shape}")
-
-
 def checked_bounds(bound_x: object, bound_y: object, *, has_outcomes: bool) -> tuple[float, float | None]:
     """Return the bounds as floats; `bound_y` goes with outcomes."""
-    x = _checked_bound(bound_x, "bound_x")
+    x = checked_bound(bound_x, "bound_x")
     if bound_y is None:
         if has_outcomes:
             raise ValueError("bound_y is needed where there are outcomes")
         return x, None
     if not has_outcomes:
         raise ValueError("bound_y was given, but there are no outcomes")
-    return x, _checked_bound(bound_y, "bound_y")
+    return x, checked_bound(bound_y, "bound_y")
 
 
-def _checked_bound(bound: object, name: str) -> float:
+def checked_bound(bound: object, name: str) -> float:
+    """Return a bound as a float, from 1e-100 to 1e100."""
     number = bound if type(bound) is float else check.real(name, bound)
     if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
         raise ValueError(f"{name} must be a positive number from 1e-100 to 1e100, got {number!r}")
     return number
-
-
-def _as_exact(values: FixedPoint | ArrayLike, exponent: int, name: str) -> FixedPoint:
-    if isinstance(values, FixedPoint):
-        if values.exponent != exponent:
-            raise ValueError(f"{name} has the exponent {values.exponent}, its grid {exponent}")
-        return values
-    units = np.ldexp(np.asarray(values, dtype=np.float64), -exponent)
-    if not np.all(np.isfinite(units)) or np.any(units != np.rint(units)):
-        raise ValueError(f"{name} must hold exact multiples of its grid's unit, 2**{exponent}")
-    return FixedPoint.from_integers(units, exponent)
-
-
-def _side_by_side(first: FixedPoint, second: FixedPoint | None) -> tuple[IntArray, Words]:
-    """Return the limbs of two sums, or of one, in one array each."""
-    both = [first] if second is None else [first, second]
-    return np.hstack([one.high for one in both]), np.hstack([one.low for one in both])
 
 
 def _read_only(array: FloatArray) -> FloatArray:

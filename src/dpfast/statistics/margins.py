@@ -81,8 +81,7 @@ def margin_counts(
     """
     if table.partitions is not None:
         of_part = partial(margin_counts, cells=cells, n_threads=n_threads or 1)
-        total: FixedPoint = table.reduce(of_part, operator.add, groups=groups)
-        return total
+        return table.reduce(of_part, operator.add, groups=groups)
     if groups is not None:
         first = io.people(groups, 1)
         rows = np.arange(first.n_rows) if first.order is None else first.order

@@ -46,11 +46,11 @@ from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.privacy.rounding import remembered
 from dpfast.statistics.coded_steps import PairTables
+from dpfast.statistics.gram import checked_bound, grid_exponent
 from dpfast.statistics.rows import CodedTables, RowMap
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.
 _EXPONENT_P = 21
-_LOG2_CLIP = 22
 #: How many times the clip a row of a person with several may be.
 _ROW_OF_SEVERAL = 16
 #: Rows of one person: their integers fit 62 bits.
@@ -230,13 +230,13 @@ class Clip:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        _check_bound("clip", self.bound)
+        checked_bound(self.bound, "clip")
         check_most_rows(self.max_rows)
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
         """Exponents of the grids of p and r."""
-        return _EXPONENT_P, _grid_exponent(self.bound)
+        return _EXPONENT_P, grid_exponent(self.bound)
 
     @cached_property
     def exponent(self) -> int:
@@ -289,7 +289,7 @@ def residual_bound(clip: float, step: ResidualStep, max_rows: int | None = None)
 
 def squares_bound(bound_squares: float, step: ResidualStep) -> float:
     """Return the norm that no person's squared residuals in `residual_sums` exceed, to calibrate with."""
-    k = _grid_exponent(_check_bound("bound_squares", bound_squares))
+    k = grid_exponent(checked_bound(bound_squares, "bound_squares"))
     return padded_bound(_squares_limit(bound_squares, step), k)
 
 
@@ -310,12 +310,11 @@ def residual_sums(
     """
     held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
-        _check_bound("bound_squares", bound_squares)
+        checked_bound(bound_squares, "bound_squares")
     _check_table(table, step, whose, max_rows)
     if table.partitions is not None:
         function = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
-        total: ResidualSums = table.reduce(function, _add_sums, groups=whose, may_copy=whose is not None)
-        return total
+        return table.reduce(function, _add_sums, groups=whose, may_copy=whose is not None)
     assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSums, step, held, bound_squares), n_threads)
     return reduce(_add_sums, map(ThreadSums.taken, parts))
@@ -342,8 +341,7 @@ def residual_sizes(
     _check_table(table, step, whose, max_rows)
     if table.partitions is not None:
         function = partial(_sizes_of, step=step, half_octaves=half_octaves, max_rows=max_rows, n_threads=n_threads or 1)
-        total: IntArray = table.reduce(function, operator.add, groups=whose, may_copy=whose is not None)
-        return total
+        return table.reduce(function, operator.add, groups=whose, may_copy=whose is not None)
     assert not isinstance(whose, io.PersonIds)
     parts = _go_through(table, step, whose, partial(ThreadSizes, step, half_octaves), n_threads)
     return reduce(operator.add, map(ThreadSizes.taken, parts))
@@ -426,7 +424,7 @@ class ThreadSums(ThreadRows):
         self._unit_of_squares: int | None = None
         limits = None
         if bound_squares is not None:
-            k = _grid_exponent(bound_squares)
+            k = grid_exponent(bound_squares)
             self._unit_of_squares = -k
             limits = math.ldexp(1.0, k), math.ldexp(bound_squares, k), _squares_limit(bound_squares, step)
         a, b = held.exponents
@@ -475,8 +473,8 @@ class ThreadSums(ThreadRows):
             self._take_coded()
         products, squares, n_beyond = self.kernel.take()
         unit = self._unit_of_squares
-        of_squares = None if unit is None else _wide(squares, unit)
-        return self._gather(ResidualSums(_wide(products, self._held.exponent), of_squares, n_beyond))
+        of_squares = None if unit is None else FixedPoint.from_integers(squares, unit)
+        return self._gather(ResidualSums(FixedPoint.from_integers(products, self._held.exponent), of_squares, n_beyond))
 
 
 class ThreadSizes(ThreadRows):
@@ -622,22 +620,5 @@ def _check_block(x: Rows, y: Rows, table: io.Table) -> None:
         raise ValueError(f"blocks of X and Y must have {table.n_features} and {table.n_outcomes} columns, as the first")
 
 
-def _wide(integers: IntArray, exponent: int) -> FixedPoint:
-    return FixedPoint(integers >> 63, integers.view(np.uint64), exponent)
-
-
 def _squares_limit(bound: float, step: ResidualStep) -> int:
-    return padded_squared_bound(bound, _grid_exponent(bound), step.shape[1])
-
-
-def _grid_exponent(bound: float) -> int:
-    """Smallest k with ``bound * 2**k > 2**21``."""
-    mantissa, exponent = math.frexp(bound)
-    return _LOG2_CLIP - exponent + (mantissa == 0.5)
-
-
-def _check_bound(name: str, bound: object) -> float:
-    number = check.positive(name, bound)
-    if not _SMALLEST <= number <= _LARGEST:
-        raise ValueError(f"{name} must be a positive number from 1e-100 to 1e100, got {number!r}")
-    return number
+    return padded_squared_bound(bound, grid_exponent(bound), step.shape[1])

@@ -28,7 +28,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, threads_for
-from dpfast.io.partitions import Partitions
+from dpfast.io.partitions import Found, Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
 from dpfast.privacy import rounding
@@ -311,8 +311,7 @@ def first_visit_returns(
             raise TypeError("trajectories in parts are summed exactly, which needs a return_range")
         options: dict[str, Any] = {"return_range": return_range, "horizon": horizon, "lag": lag}
         of_blocks = partial(first_visit_returns, gamma=gamma, **options, n_threads=n_threads or 1)
-        found: FirstVisitReturns = sum_of_trajectories(trajectories, of_blocks)
-        return found
+        return sum_of_trajectories(trajectories, of_blocks)
     total: FirstVisitReturns | None = None
     for block in blocks_of(trajectories):
         _check_capacity(grid, len(block))
@@ -341,11 +340,11 @@ def every_visit_returns(
     return _plain_sums(trajectories, gamma, horizon, 0, every=True)
 
 
-def sum_of_trajectories(parts: Partitions, function: Callable[[Any], Any]) -> Any:
+def sum_of_trajectories(parts: Partitions, function: Callable[..., Found]) -> Found:
     """Add up a function of the trajectories of every part, exact and of a part that has any."""
     if parts.partitioned_by is not None:
         raise ValueError("trajectories are one a person: their parts must not be declared to be partitioned by person")
-    total = parts.reduce(partial(_of_part, function), operator.add)
+    total: Found | None = parts.reduce(partial(_of_part, function), operator.add)
     if total is None:
         raise ValueError("trajectories must hold at least one block, got none")
     return total

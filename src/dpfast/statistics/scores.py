@@ -23,6 +23,7 @@ from dpfast._arrays import FloatArray
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.kernels.columns import Rows, SparseBlock
 from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.statistics.gram import grid_exponent
 from dpfast.statistics.rows import NORM_SLACK, RowMap, shortened
 
 _LOG2_UNITS = 20  # of a bound, on its grid
@@ -34,8 +35,8 @@ _ROUND_UP = 1.0 + 2.0**-40
 
 def part_bound(entry_bound: float, clip: float, n_outcomes: int) -> float:
     """Return the L2 norm that no person's part in the sums of a feature exceeds, to calibrate with."""
-    entry = entry_bound * (1.0 + NORM_SLACK) + math.ldexp(0.5, -_exponent(entry_bound))
-    residual = clip * (1.0 + NORM_SLACK) + math.sqrt(n_outcomes) * math.ldexp(0.5, -_exponent(clip))
+    entry = entry_bound * (1.0 + NORM_SLACK) + math.ldexp(0.5, -grid_exponent(entry_bound, _LOG2_UNITS))
+    residual = clip * (1.0 + NORM_SLACK) + math.sqrt(n_outcomes) * math.ldexp(0.5, -grid_exponent(clip, _LOG2_UNITS))
     return entry * residual * _ROUND_UP
 
 
@@ -56,7 +57,7 @@ def residual_scores(
 
     Entries of mapped rows must be within `entry_bound`; `residuals` has a row for each row of the table.
     """
-    exponents = _exponent(entry_bound), _exponent(clip)
+    exponents = grid_exponent(entry_bound, _LOG2_UNITS), grid_exponent(clip, _LOG2_UNITS)
     rounded = np.rint(_in_units(shortened(residuals, clip), exponents[1]))
     if not np.isfinite(rounded).all():
         raise check.not_finite("y")
@@ -93,8 +94,8 @@ def _block_scores(
                 raise check.not_finite("X")
             sums += products.astype(np.int64)
             if number % _BLOCKS == 0:
-                exact, sums = exact + _wide(sums, exact.exponent), np.zeros(shape, np.int64)
-        return exact + _wide(sums, exact.exponent)
+                exact, sums = exact + FixedPoint.from_integers(sums, exact.exponent), np.zeros(shape, np.int64)
+        return exact + FixedPoint.from_integers(sums, exact.exponent)
 
     total = FixedPoint.zeros(shape, -sum(exponents))
     for part in run_in_threads([add_ranges] * n_workers, ranges.stop):
@@ -114,13 +115,3 @@ def _in_units(values: FloatArray, exponent: int) -> FloatArray:
     for part in (exponent // 2, exponent - exponent // 2):
         values *= math.ldexp(1.0, part)
     return values
-
-
-def _wide(integers: np.ndarray, exponent: int) -> FixedPoint:
-    return FixedPoint(integers >> 63, integers.view(np.uint64), exponent)
-
-
-def _exponent(bound: float) -> int:
-    """Return the largest k with ``bound * 2**k <= 2**20``."""
-    mantissa, exponent = math.frexp(bound)
-    return _LOG2_UNITS - exponent + (mantissa == 0.5)

@@ -131,8 +131,7 @@ def size_counts(
     if table.partitions is not None:
         options: dict[str, Any] = {"map_x": map_x, "map_y": map_y, "max_rows": max_rows, "n_threads": n_threads or 1}
         of_part = partial(size_counts, sizes=sizes, **options)
-        total: FixedPoint = table.reduce(of_part, operator.add, groups=groups)
-        return total
+        return table.reduce(of_part, operator.add, groups=groups)
     if groups is None:
         counts = np.zeros((sizes.n_histograms(table.n_features), sizes.bins.n_bins), np.int64)
         layout, pairs = None, None
@@ -141,14 +140,11 @@ def size_counts(
                 layout, pairs = x.layout, _pairs_of(sizes, x.layout, map_x)
             own = pairs if isinstance(x, CodedBlock) else None
             _add_rows(sizes, x, y, (map_x, map_y), counts, n_threads, own)
-        return _exact(counts)
+        return FixedPoint.from_integers(counts, 0)
     if max_rows is None:
         raise ValueError("max_rows is needed with groups: the most rows of one person, a public number")
-    return _exact(_counts_of_people(table, sizes, (map_x, map_y), io.people(groups, max_rows)))
-
-
-def _exact(counts: IntArray) -> FixedPoint:
-    return FixedPoint(np.zeros_like(counts), counts.astype(np.uint64), 0)
+    counts = _counts_of_people(table, sizes, (map_x, map_y), io.people(groups, max_rows))
+    return FixedPoint.from_integers(counts, 0)
 
 
 def _codes_of(rows: Rows, bins: HalfOctaves, norms: bool, name: str) -> Codes:

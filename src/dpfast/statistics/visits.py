@@ -208,8 +208,7 @@ def sufficient_statistics(
         options: dict[str, Any] = {"return_range": return_range, "features": features, "weights": weights}
         options |= {"horizon": horizon, "lag": lag, "bound_xx": bound_xx, "bound_xy": bound_xy, "centered": centered}
         of_blocks = partial(sufficient_statistics, gamma=gamma, **options, n_threads=n_threads or 1)
-        total: SufficientStatistics = sum_of_trajectories(trajectories, of_blocks)
-        return total
+        return sum_of_trajectories(trajectories, of_blocks)
     gamma, horizon = checked_discount(gamma, horizon)
     scheme = _Scheme.checked(return_range, features, weights, horizon, lag, bound_xx, bound_xy, centered)
     resolve_n_threads(n_threads)
@@ -247,8 +246,7 @@ def extreme_counts(
     """
     if isinstance(trajectories, Partitions):
         of_blocks = partial(extreme_counts, gamma=gamma, grid=grid, edges=edges, horizon=horizon, lag=lag)
-        total: FixedPoint = sum_of_trajectories(trajectories, of_blocks)
-        return total
+        return sum_of_trajectories(trajectories, of_blocks)
     gamma, horizon = checked_discount(gamma, horizon)
     lag = checked_lag(lag, horizon)
     counts = np.zeros((2, len(edges) - 1), np.int64)
@@ -258,7 +256,7 @@ def extreme_counts(
             for histogram, extreme in zip(counts, (np.maximum, np.minimum), strict=True):
                 found = np.searchsorted(edges[1:-1], extreme.reduceat(units, starts), side="right")
                 histogram += np.bincount(found, minlength=len(histogram))
-    return FixedPoint(np.zeros_like(counts), counts.astype(np.uint64), 0)
+    return FixedPoint.from_integers(counts, 0)
 
 
 def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
@@ -392,7 +390,7 @@ class _Diagonal:
 
     def exact(self) -> tuple[FixedPoint, FixedPoint]:
         xx, xy = (
-            FixedPoint(totals >> 63, totals.astype(np.uint64), -exponent)
+            FixedPoint.from_integers(totals, -exponent)
             for totals, exponent in zip(self._totals.T, self._exponents, strict=True)
         )
         return xx, xy
