@@ -138,13 +138,7 @@ def _objective_attack(privacy: Privacy) -> Attack:
 
 
 def _weight_attack(
-    name: str,
-    privacy: Privacy,
-    options: dict[str, Any],
-    before: float,
-    shift: float,
-    hidden: str,
-    recovered: Recovered,
+    name: str, privacy: Privacy, options: dict[str, Any], before: float, shift: float, hidden: str, recovered: Recovered
 ) -> Attack:
     """Attack weights and the prediction with them: a donor of one value before and 1 after becomes its negative.
 

@@ -28,21 +28,13 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, UtilityWarning, compose_mu
 from dpfast.releases.mechanism import Named
 from dpfast.releases.moments import RepeatedMoments
-from dpfast.releases.size_counts import NoisySizes
 from dpfast.synthetic_control.donor_weights import BoundedPanel, DonorMechanism, PanelBounds, algorithm, prediction
-from dpfast.synthetic_control.mechanism import (
-    CrossSection,
-    DonorRows,
-    PredictorMap,
-    Predictors,
-    orthonormal_basis,
-    outcomes_of,
-    sum_donors,
-)
+from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonormal_basis, outcomes_of, sum_donors
 from dpfast.synthetic_control.predictions import CrossSectionBatch, textbook
 from dpfast.synthetic_control.reports import TargetReports
 from dpfast.synthetic_control.steps import (
     DECAY,
+    SIGNAL,
     SPREAD,
     VARIATION,
     Donors,
@@ -51,10 +43,8 @@ from dpfast.synthetic_control.steps import (
     error_of_weights,
     planned_with_moments,
     planned_with_weights,
-    planned_without_noise,
     range_counts,
     range_found,
-    range_noise,
 )
 
 #: Least norm that the moments of rows have a grid for.
@@ -412,7 +402,7 @@ class SyntheticControl(TargetReports):
                     self._warn_of_noise(expected.error, f"{expected.n} {expected.unit}", steps.privacy)
             rows = every[0].declared.rows
             sections = [CrossSection.calibrate(one, rows) for one in each]
-            exact = sum_donors(values, rows, self.n_threads)
+            exact = Donors(values, self.n_threads).summed(sum_donors, rows=rows)
             source, name = noise.resolve_source(self.random_state, reservation), self._release_name
             n_donors, ridge, mapping = public.n_donors, rows.penalty(self.ridge), self._mapping
             batches: list[CrossSectionBatch] = []
@@ -486,7 +476,7 @@ class SyntheticControl(TargetReports):
         )
         decay = check.positive_or_inf("decay", decay)
         if math.isinf(privacy.epsilon):
-            return planned_without_noise(n, target)
+            return Plan(n, 0.0, target, 1, {}, SIGNAL)
         if estimator.mechanism == "cross_section":
             if estimator._center_is("target"):
                 raise ValueError("center must be given by its values for a plan, got 'target'")
@@ -554,10 +544,6 @@ class SyntheticControl(TargetReports):
             if self.basis is not None:
                 raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
 
-    @property
-    def _finds_range(self) -> bool:
-        return isinstance(self.bound, str) and self.bound == "private"
-
     def _stand_in(self) -> Self:
         return self._with({"bound": 1.0}) if self._finds_range else self
 
@@ -566,56 +552,24 @@ class SyntheticControl(TargetReports):
             raise ValueError("calibration must be 'sound' with bound='private': the papers take the range as given")
         return super()._checked()
 
-    def _range_noise(self, privacy: Privacy) -> tuple[NoisySizes, Privacy]:
-        """Calibrate the search for the range; return it with the remaining budget."""
-        return range_noise(privacy, is_gaussian=self.mechanism == "cross_section")
-
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
         if not self._finds_range:
             return super()._prepared(privacy, source, *data)
         donors, public = self._read(*data, is_mapped=False)
         mechanism, rest = self._range_noise(privacy)
         outcomes = outcomes_of(donors, public.n_predictors)
-        release = mechanism.noise.release(range_counts(outcomes), source, self._named("counts of donors by size"))
+        counts = Donors(outcomes).summed(range_counts)
+        release = mechanism.noise.release(counts, source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
         found = self._with({"bound": high if self.nonnegative else (low, high), "_range_is_found": True})
         # Issued after payment: a user who turns warnings into errors would learn it at no cost otherwise.
         caution = found._beyond_range(public) if is_certain else _GUESS
         return Prepared(found, rest, (release,), {"bound_": found.bound}, caution)
 
-    @property
-    def _predictors(self) -> Predictors:
-        """The predictors as declared; ValueError or TypeError if they are not."""
-        return Predictors.of(self.predictors)
-
-    @property
-    def _mapping(self) -> PredictorMap:
-        """The map of rows from the units of predictors to those of outcomes."""
-        known = self._predictors
-        # Without noise no range is found, and without predictors none is needed.
-        holder = self._with({"bound": 1.0}) if self._finds_range and math.isinf(self.epsilon) else self
-        middle, half_width = holder._range() if known else (0.0, 1.0)
-        return known.mapping(middle, half_width, 0.0 if self.nonnegative else -1.0)
-
-    @property
-    def _n_before(self) -> int:
-        """Number of predictors and of periods before the intervention."""
-        return len(self._predictors) + self.n_pre_
-
     def _check_absent(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} must not be given with mechanism={self.mechanism!r}, which has none")
-
-    def _range(self) -> tuple[float, float]:
-        """Return the middle and the half-width of the range, as declared or found."""
-        bound = self.bound_ if self._finds_range else self.bound
-        if not isinstance(bound, tuple | list):
-            return 0.0, check.positive("bound", bound)
-        low, high = check.limits("bound", bound)
-        if low == high:
-            raise ValueError(f"bound must have its low below its high, got ({low!r}, {high!r})")
-        return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
 
     def _lambda(self, n_pre: int) -> float:
         return float(n_pre) if isinstance(self.ridge, str) else float(self.ridge)

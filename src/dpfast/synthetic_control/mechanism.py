@@ -18,9 +18,10 @@ predictors, by the same norms. Each entry is computed from this entry and public
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.io.partitions import Partitions, sum_over
+from dpfast.io.partitions import Partitions
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Drawn, SingleRelease
 from dpfast.releases.moments import JointMoments
@@ -108,7 +109,7 @@ class PredictorMap:
     def of_donors(self, donors: FloatArray | Partitions) -> FloatArray | Partitions:
         """Map donors, or those of each part."""
         if isinstance(donors, Partitions):
-            return donors.mapped(_OfParts(self), donors.n_features, 0)
+            return donors.mapped(partial(_of_x, partial(self, clips=True)), donors.n_features, 0)
         return self(donors, clips=True)
 
     def back(self, rows: FloatArray) -> FloatArray:
@@ -120,31 +121,16 @@ class PredictorMap:
         return unmapped
 
 
-@dataclass(frozen=True)
-class _OfParts:
-    """Maps the donors of a part."""
-
-    mapping: PredictorMap
-
-    def __call__(self, x: FloatArray, y: Any, ids: Any) -> tuple[FloatArray, Any, Any]:
-        return self.mapping(x, clips=True), y, ids
-
-
-@dataclass(frozen=True)
-class _Outcomes:
-    """Takes the outcomes of a part."""
-
-    n_predictors: int
-
-    def __call__(self, x: FloatArray, y: Any, ids: Any) -> tuple[FloatArray, Any, Any]:
-        return x[:, self.n_predictors :], y, ids
+def _of_x(function: Callable[[FloatArray], FloatArray], x: FloatArray, y: Any, ids: Any) -> tuple[FloatArray, Any, Any]:
+    return function(x), y, ids
 
 
 def outcomes_of(donors: FloatArray | Partitions, n_predictors: int) -> FloatArray | Partitions:
     """Return the outcomes of donors whose first columns are predictors."""
+    outcomes = itemgetter((slice(None), slice(n_predictors, None)))
     if isinstance(donors, Partitions):
-        return donors.mapped(_Outcomes(n_predictors), donors.n_features - n_predictors, 0)
-    return donors[:, n_predictors:]
+        return donors.mapped(partial(_of_x, outcomes), donors.n_features - n_predictors, 0)
+    return np.asarray(outcomes(donors))
 
 
 @dataclass(frozen=True)
@@ -300,13 +286,8 @@ class DonorRows:
         return costs
 
 
-def sum_donors(donors: FloatArray | Partitions, rows: DonorRows, n_threads: int | None) -> Gram:
+def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
     """Sum the rows of donors, in input units and NaN where missing, exactly: the data owner's."""
-    total: Gram = sum_over(donors, partial(_sum_rows, rows=rows, n_threads=n_threads))
-    return total
-
-
-def _sum_rows(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
     pre, post = rows.parts_of(donors)
     with np.errstate(divide="ignore"):
         factors = np.minimum(rows.bound_pre / lengths_of(pre), rows.bound_post / lengths_of(post))

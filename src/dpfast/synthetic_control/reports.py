@@ -24,12 +24,13 @@ from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import Privacy
+from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import damped_solve
 from dpfast.solvers.fieller import NoisyRatio
 from dpfast.synthetic_control.donor_weights import output_half_width
 from dpfast.synthetic_control.mechanism import PredictorMap, Predictors
 from dpfast.synthetic_control.predictions import prediction_interval
-from dpfast.synthetic_control.steps import Solution
+from dpfast.synthetic_control.steps import RANGE_SIZES, Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -192,6 +193,9 @@ class TargetReports(PrivateEstimator):
     """Predictions of targets, with limits, and effect tables, plots, summaries and placebo tests."""
 
     mechanism: str
+    bound: Any
+    nonnegative: bool
+    predictors: object
     basis: int | ArrayLike | None
     placebo_share: float | None
     coef_: FloatArray
@@ -209,24 +213,45 @@ class TargetReports(PrivateEstimator):
     ridge_: float
     _n_donors: Any
     _limits: tuple[float, float] | None
-    _range: Any
     _algorithm: Any
-    _range_noise: Any
 
     @property
-    @abstractmethod
     def _predictors(self) -> Predictors:
-        """Declared predictors, which come first in the rows of targets."""
+        """The predictors as declared; ValueError or TypeError if they are not."""
+        return Predictors.of(self.predictors)
 
     @property
-    @abstractmethod
     def _mapping(self) -> PredictorMap:
         """The map of rows from the units of predictors to those of outcomes."""
+        known = self._predictors
+        # Without noise no range is found, and without predictors none is needed.
+        holder = self._with({"bound": 1.0}) if self._finds_range and math.isinf(self.epsilon) else self
+        middle, half_width = holder._range() if known else (0.0, 1.0)
+        return known.mapping(middle, half_width, 0.0 if self.nonnegative else -1.0)
 
     @property
-    @abstractmethod
     def _n_before(self) -> int:
         """Number of predictors and of periods before the intervention."""
+        return len(self._predictors) + self.n_pre_
+
+    @property
+    def _finds_range(self) -> bool:
+        """Whether the range of outcomes is found within the budget."""
+        return isinstance(self.bound, str) and self.bound == "private"
+
+    def _range(self) -> tuple[float, float]:
+        """Return the middle and the half-width of the range, as declared or found."""
+        bound = self.bound_ if self._finds_range else self.bound
+        if not isinstance(bound, tuple | list):
+            return 0.0, check.positive("bound", bound)
+        low, high = check.limits("bound", bound)
+        if low == high:
+            raise ValueError(f"bound must have its low below its high, got ({low!r}, {high!r})")
+        return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+    def _range_noise(self, privacy: Privacy) -> tuple[NoisySizes, Privacy]:
+        """Calibrate the search for the range; return it with the remaining budget."""
+        return NoisySizes.within(privacy, self.mechanism == "cross_section", RANGE_SIZES, 2)
 
     @property
     @abstractmethod
@@ -383,11 +408,6 @@ class TargetReports(PrivateEstimator):
         return predicted.copy() if self._limits is None else np.clip(predicted, *self._limits)
 
     @property
-    @abstractmethod
-    def _finds_range(self) -> bool:
-        """Whether the range of outcomes is found within the budget."""
-
-    @property
     def _privacy_within_range(self) -> Privacy:
         """Privacy spent, after the search for the range if there is one."""
         return self._range_noise(self.privacy_spent_)[1] if self._finds_range else self.privacy_spent_
@@ -497,8 +517,7 @@ class TargetReports(PrivateEstimator):
             In input units; NaN where weights alone were released.
         """
         check_is_fitted(self)
-        lengths = {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_}
-        pre = self._target(target, lengths)[..., : self._n_before]
+        pre = self._earlier_rows(target)
         residuals = (pre - self._earlier(pre))[..., len(self._predictors) :]
         errors: FloatArray = np.sqrt(np.mean(residuals**2, axis=-1))
         return errors
@@ -542,15 +561,14 @@ class TargetReports(PrivateEstimator):
         known = self._predictors
         if not known:
             raise ValueError("predictors must have been given to the fit for a table of their balance")
-        rows = self._target(target, {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_})
-        pre = rows[..., : self._n_before]
+        pre = self._earlier_rows(target)
         observed, estimate = pre[..., : len(known)], self._earlier(pre)[..., : len(known)]
         difference = 100.0 * (observed - estimate) / (known.high - known.low)
         columns = {"observed": observed, "estimate": estimate, "difference": difference}
         index = pd.Index(known.names, name="predictor")
-        if rows.ndim == 2:
+        if pre.ndim == 2:
             index = pd.MultiIndex.from_product(
-                [_labels_of(target, len(rows)), known.names], names=["target", index.name]
+                [_labels_of(target, len(pre)), known.names], names=["target", index.name]
             )
         return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
 
@@ -679,10 +697,7 @@ class TargetReports(PrivateEstimator):
         index = {"period": self._index()}
         if observed.ndim == 2:
             targets, periods = _labels_of(target, len(observed)), list(self._index())
-            index = {
-                "target": [name for name in targets for _ in periods],
-                "period": periods * len(observed),
-            }
+            index = {"target": [name for name in targets for _ in periods], "period": periods * len(observed)}
         said = {"level": level, "target": "prediction without noise"} if self._has_interval() else {}
         return Estimates(index, {name: np.ravel(values) for name, values in columns.items()}, self._header(**said))
 
@@ -728,6 +743,11 @@ class TargetReports(PrivateEstimator):
         if series is None:
             raise ValueError("target must be given: none was passed to the fit")
         return io.target_rows(series, lengths, periods=self.periods_, predictors=self._predictors.names)
+
+    def _earlier_rows(self, target: ArrayLike | None) -> FloatArray:
+        """Return targets before the intervention, of all periods or of these."""
+        lengths = {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_}
+        return self._target(target, lengths)[..., : self._n_before]
 
     @property
     def _has_whole_target(self) -> bool:
@@ -780,7 +800,7 @@ class TargetReports(PrivateEstimator):
             raise ValueError(f"placebo needs moments, which mechanism={self.mechanism!r} does not release")
         if self.basis is not None:
             raise ValueError("placebo needs the moments of single periods, which a basis has not: fit without one")
-        rows = self._target(target, {"n_pre": self.n_pre_, "all": self.n_pre_ + self.n_post_})[..., : self._n_before]
+        rows = self._earlier_rows(target)
         before = self._index()[: self.n_pre_]
         cut = io.intervention_at(n_pre, before, self.n_pre_, "the fit before the intervention")
         if math.isinf(self.privacy_spent_.epsilon):

@@ -32,19 +32,17 @@ def tables(model: SyntheticControl, targets: Sequence[Any]) -> dict[str, Mapping
         rows = np.atleast_2d(model.target_)
         if model._has_whole_target:
             effects = model.effect(rows, level=LEVEL if model._has_interval() else None)
-            written["effects"] = _of_targets(effects, targets)
-            totals = model.effect_summary(rows, level=LEVEL)
-            written["effect_summary"] = {"target": list(targets)} | {name: totals[name].to_numpy() for name in totals}
+            written["effects"] = _columns(effects, targets)
+            written["effect_summary"] = _columns(model.effect_summary(rows, level=LEVEL), targets)
         written["paths"] = _paths(model, rows, targets)
         if (cut := _placebo_cut(model)) is not None:
-            written["placebo"] = _of_targets(model.placebo(cut, rows), targets)
+            written["placebo"] = _columns(model.placebo(cut, rows), targets)
         if model.placebo_share is not None and model._has_whole_target:
-            ranks = model.placebo_ranks(rows, level=LEVEL)
-            written["placebo_ranks"] = {"target": list(targets)} | {name: ranks[name].to_numpy() for name in ranks}
+            written["placebo_ranks"] = _columns(model.placebo_ranks(rows, level=LEVEL), targets)
     if hasattr(model, "weights_"):
         return written | {"weights": model._coefficient_table().written()}
     if model._predictors and model.target_ is not None:
-        written["balance"] = _balance(model, np.atleast_2d(model.target_), targets)
+        written["balance"] = _columns(model.balance(np.atleast_2d(model.target_)), targets)
     coefficients = model._coefficient_table().written()
     names = model._predictors.names
     periods = [*names, *model.periods_] if names else model.periods_
@@ -111,16 +109,7 @@ def _paths(model: SyntheticControl, rows: Any, targets: Sequence[Any]) -> dict[s
     }
 
 
-def _balance(model: SyntheticControl, rows: Any, targets: Sequence[Any]) -> dict[str, Any]:
-    """Return the predictors of targets and of their synthetic controls."""
-    table = model.balance(rows)
-    names = model._predictors.names
-    named = {"target": [name for name in targets for _ in names], "predictor": list(names) * len(targets)}
-    return named | {name: table[name].to_numpy() for name in table}
-
-
-def _of_targets(table: DataFrame, targets: Sequence[Any]) -> dict[str, Any]:
-    """Return an effect table's index levels and columns, with the names of the targets."""
-    numbers, periods = (table.index.get_level_values(level).to_numpy() for level in (0, 1))
-    named = {"target": [targets[number] for number in numbers], "period": periods}
-    return named | {name: table[name].to_numpy() for name in table}
+def _columns(table: DataFrame, targets: Sequence[Any]) -> dict[str, Any]:
+    """Return a table's index levels and columns, with the names of the targets."""
+    table = table.reset_index()
+    return {name: table[name].to_numpy() for name in table} | {"target": [targets[one] for one in table["target"]]}

@@ -34,7 +34,7 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import DenoisedMoments, components_beyond
-from dpfast.statistics import Gram, gram, rounded_bound
+from dpfast.statistics import gram, rounded_bound
 from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
@@ -81,6 +81,7 @@ _RATIO_ENDS = np.sqrt([RATIOS.size(code) for code in range(RATIOS.largest_code)]
 _LARGEST_RATIO = 2.0**40
 
 Bounds = tuple[float, float]
+Summed = TypeVar("Summed")
 
 
 class ErrorCounts(NamedTuple):
@@ -180,10 +181,10 @@ class Donors(NamedTuple):
     panel: FloatArray | io.Partitions
     n_threads: int | None = None
 
-    @property
-    def own_threads(self) -> int | None:
-        """Threads of one part."""
-        return (self.n_threads or 1) if isinstance(self.panel, io.Partitions) else self.n_threads
+    def summed(self, function: Callable[..., Summed], **options: Any) -> Summed:
+        """Add up a function of donors over the parts of the panel, each with one thread."""
+        n_threads = (self.n_threads or 1) if isinstance(self.panel, io.Partitions) else self.n_threads
+        return io.sum_over(self.panel, partial(function, n_threads=n_threads, **options))
 
 
 class _Budget:
@@ -270,13 +271,13 @@ class DonorSteps(Mechanism[Solution]):
         """Ask for one release after the other."""
         first, last = self._parts
         n, section = yield from self._learned(_Budget(first))
-        moments = partial(_sum_moments, rows=section.rows)
+        moments = partial(Donors.summed, function=sum_donors, rows=section.rows)
         name = "moments of donors before and across the intervention"
         values = (yield Query(name, section, moments)).values
         if last is None:
             return partial(self._solution, section, values, n)
         errors_of_series = self._solution(section, values, n).errors_of_series
-        counts = partial(_count, counted=count_ratios, errors=errors_of_series)
+        counts = partial(Donors.summed, function=count_ratios, errors=errors_of_series)
         noise = NoisySum.of_counts(last, 1, RATIOS.n_bins)
         counted = yield Query("errors of donors' predictions", noise, counts)
         errors = ErrorCounts(counted.values["sum"][0, RATIOS.largest_code :], noise.deviation)
@@ -304,7 +305,7 @@ class DonorSteps(Mechanism[Solution]):
         if not is_needed:
             return 1.0
         noise = self._noise_of_number(budget)
-        released = yield Query("number of donors", noise, _count_donors)
+        released = yield Query("number of donors", noise, partial(Donors.summed, function=count_donors))
         # Fewer than noise hides may be many.
         return max(float(released.values["sum"][0]), noise.deviation, 1.0)
 
@@ -345,7 +346,7 @@ class DonorSteps(Mechanism[Solution]):
         """Find the norm of rows about a centre, if the counts are certain."""
         bins = length_bins(self.rows.ways(center, None)[0])
         noise = NoisySum.of_counts(part, 1, bins.n_bins)
-        counts = partial(_count, counted=count_lengths, rows=self.rows, center=center, bins=bins)
+        counts = partial(Donors.summed, function=count_lengths, rows=self.rows, center=center, bins=bins)
         counted = yield Query(name, noise, counts)
         return typical_length(counted.values["sum"][0], bins, n, noise.deviation)
 
@@ -359,7 +360,7 @@ class DonorSteps(Mechanism[Solution]):
         rows = self.rows.ways(center, None)[0]
         bins = length_bins(rows)
         noise = NoisySum.of_counts(budget.take(max(share, _LEAST)), 2, bins.n_bins)
-        counts = partial(_count, counted=count_part_lengths, rows=rows, bins=bins)
+        counts = partial(Donors.summed, function=count_part_lengths, rows=rows, bins=bins)
         counted = yield Query("lengths of donors before and after the intervention", noise, counts)
         few = max(_LONGER * math.sqrt(min(1.0, _MANY * budget.unit / n)), _FEWEST)
         pre, post = (typical_length(one, bins, n, noise.deviation, few) for one in counted.values["sum"])
@@ -382,7 +383,7 @@ class DonorSteps(Mechanism[Solution]):
             if not is_told or budget.needed(noisy, _TOO_NOISY) > share:
                 return None
         noise = NoisySum.calibrate(budget.take(share), rounded_bound(bound, periods), (periods,))
-        paths = partial(_sum_paths, rows=self.rows, origin=origin, bound=bound)
+        paths = partial(Donors.summed, function=sum_paths, rows=self.rows, origin=origin, bound=bound)
         summed = yield Query("mean path of donors", noise, paths)
         # Where nothing is observed an entry is the origin's.
         mean = summed.values["sum"] / (n * self.rows.rate)
@@ -395,11 +396,7 @@ class DonorSteps(Mechanism[Solution]):
         return path
 
     def _solution(
-        self,
-        section: CrossSection,
-        values: Mapping[str, FloatArray],
-        n: float,
-        errors: ErrorCounts | None = None,
+        self, section: CrossSection, values: Mapping[str, FloatArray], n: float, errors: ErrorCounts | None = None
     ) -> Solution:
         xx, xy = section.moments(values, self.n_donors)
         floor, ridge = section.floor, section.rows.penalty(self.ridge)
@@ -456,30 +453,9 @@ class DonorSteps(Mechanism[Solution]):
         return model
 
 
-def _count_donors(donors: Donors) -> FixedPoint:
-    number: FixedPoint = io.sum_over(donors.panel, count_donors)
-    return number
-
-
-def _count(donors: Donors, counted: Callable[..., FixedPoint], **options: Any) -> FixedPoint:
-    counts: FixedPoint = io.sum_over(donors.panel, partial(counted, n_threads=donors.own_threads, **options))
-    return counts
-
-
-def count_donors(donors: FloatArray) -> FixedPoint:
+def count_donors(donors: FloatArray, n_threads: int | None = None) -> FixedPoint:
     """Count donors: the data owner's."""
     return FixedPoint.from_integers([len(donors)], 0)
-
-
-def _sum_moments(donors: Donors, rows: DonorRows) -> Gram:
-    return sum_donors(donors.panel, rows, donors.own_threads)
-
-
-def _sum_paths(donors: Donors, rows: DonorRows, origin: float, bound: float) -> FixedPoint:
-    paths: FixedPoint = io.sum_over(
-        donors.panel, partial(sum_paths, rows=rows, origin=origin, bound=bound, n_threads=donors.own_threads)
-    )
-    return paths
 
 
 def sum_paths(donors: FloatArray, rows: DonorRows, origin: float, bound: float, n_threads: int | None) -> FixedPoint:
@@ -537,23 +513,14 @@ def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: f
     return bins.size(bins.largest_code - int(passed[0])) if is_certain else None
 
 
-_SIZES = Sizes(entries=True)
+#: What a range is found by.
+RANGE_SIZES = Sizes(entries=True)
 
 
-def range_counts(donors: FloatArray | io.Partitions) -> FixedPoint:
-    """Count donors by their largest outcome, and by their least."""
-    total: FixedPoint = io.sum_over(donors, _range_counts)
-    return total
-
-
-def _range_counts(donors: FloatArray) -> FixedPoint:
+def range_counts(donors: FloatArray, n_threads: int | None = None) -> FixedPoint:
+    """Count donors by their largest outcome, and by their least: the data owner's."""
     extremes = np.column_stack([np.fmax.reduce(donors, axis=1), np.fmin.reduce(donors, axis=1)])
-    return size_counts(io.open_table(np.nan_to_num(extremes, nan=0.0)), _SIZES)
-
-
-def range_noise(privacy: Privacy, *, is_gaussian: bool) -> tuple[NoisySizes, Privacy]:
-    """Calibrate for a share of the budget; return it with the remaining budget."""
-    return NoisySizes.within(privacy, is_gaussian, _SIZES, 2)
+    return size_counts(io.open_table(np.nan_to_num(extremes, nan=0.0)), RANGE_SIZES, n_threads=n_threads)
 
 
 def range_found(
@@ -571,8 +538,8 @@ def range_found(
     return float(low), float(max(high, low + highs[1] - lows[1])), True
 
 
-# Reference of the relative errors.
-_SIGNAL = "the signal's root mean square"
+#: Reference of the relative errors of a plan.
+SIGNAL = "the signal's root mean square"
 #: Mean square of mapped outcomes that is assumed where nothing is known: as of outcomes around half their bound.
 SPREAD = 0.25
 #: Assumed size of donors' differences from their mean path, as a fraction of their size.
@@ -586,22 +553,17 @@ def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float
     return mechanism.expected_error / math.sqrt(spread)
 
 
-def planned_without_noise(n: int, target: float) -> Plan:
-    """Plan for the textbook estimate."""
-    return Plan(n, 0.0, target, 1, {}, _SIGNAL)
-
-
 def planned_with_moments(
     calibrated: Callable[[int], DonorSteps], n: int, target: float, spread: float, variation: float, decay: float
 ) -> Plan:
     """Plan for noise in moments: its effect falls with more donors."""
     section, error = calibrated(n).planned(n, spread, variation, decay)
     needed = least(lambda count: calibrated(count).planned(count, spread, variation, decay)[1] <= target)
-    return Plan(n, min(error, 1.0), target, needed, section.scales, _SIGNAL)
+    return Plan(n, min(error, 1.0), target, needed, section.scales, SIGNAL)
 
 
 def planned_with_weights(calibrated: Callable[[int], DonorMechanism], n: int, target: float, spread: float) -> Plan:
     """Plan for noise on weights. More donors mean more weights, so the error does not fall with them."""
     mechanism = calibrated(n)
     needed = 1 if error_of_weights(calibrated(1), spread) <= target else None
-    return Plan(n, min(error_of_weights(mechanism, spread), 1.0), target, needed, mechanism.scales, _SIGNAL)
+    return Plan(n, min(error_of_weights(mechanism, spread), 1.0), target, needed, mechanism.scales, SIGNAL)
