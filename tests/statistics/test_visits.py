@@ -127,7 +127,7 @@ def test_every_trajectory_is_within_its_bounds(kind, bounds):
         one = sufficient_statistics(trajectories[j : j + 1], 0.9, features=phi, **OPTIONS, **bounds)
         assert squared_norm(one.exact_xx) <= Fraction(one.bounds.xx) ** 2
         assert squared_norm(one.exact_xy) <= Fraction(one.bounds.xy) ** 2
-        assert one.nonnegative == (kind != "signed")
+        assert one.public.nonnegative == (kind != "signed")
         worst = max(
             worst,
             math.sqrt(squared_norm(one.exact_xx)) / one.bounds.xx,
@@ -181,7 +181,7 @@ def test_no_neighbour_is_beyond_the_joint_bound(kind, seed):
 
     worst, parameters = climb(change, 4 * length, np.random.default_rng(seed), restarts=2, screened=150)
     some = one(parameters[: 2 * length])
-    mu = block_moment_mu(scales, some.bounds, adjacency="replace_one", nonnegative=some.nonnegative)
+    mu = block_moment_mu(scales, some.bounds, adjacency="replace_one", nonnegative=some.public.nonnegative)
     assert 0.5 * mu <= worst <= mu
 
 
@@ -195,7 +195,7 @@ def test_centered_sums_are_those_about_the_middle_of_the_range():
     assert found.origin == pytest.approx(0.75, abs=1e-8)
     np.testing.assert_allclose(found.xx, 0.3 * returns.counts, rtol=1e-8)
     np.testing.assert_allclose(found.xy, 0.3 * (returns.sums - found.origin * returns.counts), atol=1e-7)
-    assert not found.nonnegative
+    assert not found.public.nonnegative
 
 
 @pytest.mark.parametrize("weight", [0.3, 1.0, 1.0 / 7.0, 1e-5])
@@ -266,7 +266,7 @@ def test_the_joint_bound_of_signed_features_is_attained():
     moved = math.hypot(np.linalg.norm(first.xx - second.xx), np.linalg.norm(first.xy - second.xy) / width)
     assert moved == pytest.approx(math.sqrt(4.5), rel=1e-5)
     scales = MomentScales(xx=1.0, xy=width)
-    mu = block_moment_mu(scales, first.bounds, adjacency="replace_one", nonnegative=first.nonnegative)
+    mu = block_moment_mu(scales, first.bounds, adjacency="replace_one", nonnegative=first.public.nonnegative)
     assert moved <= mu < moved * (1.0 + 1e-5)
 
 

@@ -36,9 +36,5 @@ class CodedSizes(CodedRows):
 class CodedNorms(CodedRows):
     def __init__(self, tables: Any, *, level: int = -1) -> None: ...
     def of(
-        self,
-        numbers: Rows,
-        codes: list[NDArray[np.int32]],
-        norms: NDArray[np.float64],
-        left_out: NDArray[np.uint8],
+        self, numbers: Rows, codes: list[NDArray[np.int32]], norms: NDArray[np.float64], left_out: NDArray[np.uint8]
     ) -> int: ...

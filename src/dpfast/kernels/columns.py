@@ -280,3 +280,14 @@ def readable(table: Rows) -> Rows:
     # A number that does not fit becomes infinity, to be refused; a warning would reveal a value.
     with np.errstate(all="ignore"):
         return in_c_order(np.asarray(table), dtype if dtype in _READ_IN_PLACE else np.float64)
+
+
+def range_of(x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, start: int, stop: int) -> tuple[Any, ...]:
+    """Return some of the selected rows as kernels take them: tables, the selection, and where to start and stop.
+
+    Only these rows are converted, where kernels do not read a dtype in place.
+    """
+    if is_readable(x) and (y is None or is_readable(y)):
+        return x, y, rows, start, stop
+    selected = slice(start, stop) if rows is None else rows[start:stop]
+    return readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start

@@ -17,11 +17,5 @@ class PersonSums(GramSums):
         level: int = -1,
     ) -> None: ...
     def add_people(
-        self,
-        x: Rows,
-        y: Rows | None,
-        rows: NDArray[np.int64] | None,
-        offsets: NDArray[np.int64],
-        first: int,
-        last: int,
+        self, x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, offsets: NDArray[np.int64], first: int, last: int
     ) -> int: ...

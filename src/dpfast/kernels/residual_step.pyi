@@ -32,13 +32,7 @@ class ResidualRows:
     def begin_coded(self, coded: CodedMapKernel) -> None: ...
     def add_coded(self, numbers: Rows, codes: list[NDArray[np.int32]], y: Rows, start: int, stop: int) -> int: ...
     def add_people(
-        self,
-        x: Rows,
-        y: Rows,
-        rows: NDArray[np.int64] | None,
-        offsets: NDArray[np.int64],
-        first: int,
-        last: int,
+        self, x: Rows, y: Rows, rows: NDArray[np.int64] | None, offsets: NDArray[np.int64], first: int, last: int
     ) -> int: ...
 
 class ResidualSums(ResidualRows):

@@ -291,21 +291,12 @@ def decide_offset(
 
 def _search(beyond: Callable[[int], bool], start: int) -> int:
     """Return the least cell that is not left behind, by doubling steps from `start` and bisection."""
-    step = 1
-    if beyond(start):
-        low, high = start, start + step
-        while beyond(high):
-            step *= 2
-            low, high = high, high + step
-    else:
-        low, high = start - step, start
-        while not beyond(low):
-            step *= 2
-            low, high = low - step, low
+    low, high, step = start - 1, start, 1
+    while beyond(high):
+        low, high, step = high, high + step, 2 * step
+    while not beyond(low):
+        low, high, step = low - step, low, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
-        if beyond(middle):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if beyond(middle) else (low, middle)
     return high

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from dpfast.kernels import limbs
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.noise.exact import (
-    Tail,
     decide_offset,
     exponential_magnitude,
     exponential_tail,
@@ -320,18 +319,6 @@ TABLE_ERROR = 2.0**-42
 ROUNDING = 2.0**-51
 
 
-class _Law(Protocol):
-    """A symmetric law of unit scale: a draw in double, and the tail for the exact decision."""
-
-    @property
-    def tail(self) -> Tail: ...
-
-    def magnitude(self, p: float, /) -> float: ...
-
-    def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
-        """Draw about the fractions of base cells, with this many cells per unit of scale."""
-
-
 @dataclass(frozen=True)
 class GaussianLaw:
     """The standard normal law, drawn by the kernel at a vector level of cpu.h (the best one if negative)."""
@@ -342,7 +329,7 @@ class GaussianLaw:
     magnitude = staticmethod(gaussian_magnitude)
 
     def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
-        """Draw by the kernel's table."""
+        """Draw about the fractions of base cells, with this many cells per unit of scale, by the kernel's table."""
         offsets = np.empty(len(words))
         ambiguous = np.empty(len(words), np.intp)
         margin = TABLE_ERROR * steps + ROUNDING + widening
@@ -369,6 +356,8 @@ class LaplaceLaw:
 
 
 _GAUSSIAN, _LAPLACE = GaussianLaw(), LaplaceLaw()
+#: A symmetric law of unit scale: a draw in double, and the tail for the exact decision.
+Law: TypeAlias = GaussianLaw | LaplaceLaw
 
 
 def in_cells(draws: FloatArray, fractions: FloatArray | None, margins: FloatArray | float) -> Offsets:
@@ -449,7 +438,7 @@ def laplace(
 
 
 def release(
-    law: _Law,
+    law: Law,
     scale: float,
     size: Size,
     source: BitSource,

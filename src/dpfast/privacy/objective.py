@@ -118,7 +118,15 @@ from dpfast import _arguments as check
 from dpfast.privacy.gaussian import gaussian_delta
 from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation
 from dpfast.privacy.pure import l2_laplace_scale
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, first_that_holds, largest_within, least_at, remembered
+from dpfast.privacy.rounding import (
+    ROUND_DOWN,
+    ROUND_UP,
+    bisected,
+    first_that_holds,
+    largest_within,
+    least_at,
+    remembered,
+)
 
 #: The set that contains the change of the gradient, whatever the parameters and the noise; see this module's docstring.
 Geometry = Literal["segment", "line", "two segments", "two lines", "disk", "plane"]
@@ -367,11 +375,7 @@ def _search_objective_noise(
             noise = shared
         elif geometry in _FADES:
             # The cost falls as noise gets more: bisect for the most that leaves curvature enough.
-            low, high = max(noise, 0.0), shared
-            for _ in range(60):
-                middle = 0.5 * (low + high)
-                low, high = (middle, high) if middle <= left_beside(middle) else (low, middle)
-            noise = low
+            noise = bisected(lambda more: more <= left_beside(more), max(noise, 0.0), shared, 60)[0]
         return noise, curvature_cost(relative, noise, geometry)
 
     def choices(convexity: float) -> Iterator[tuple[float, float, float]]:

@@ -93,9 +93,7 @@ def _pursuit_between(
     copies: int = 1,
     **options: Any,
 ) -> tuple[
-    SparseRegression,
-    Callable[[bool, int], list[tuple[Query, Release]]],
-    Callable[[bool, Release], tuple[Query, Any]],
+    SparseRegression, Callable[[bool, int], list[tuple[Query, Release]]], Callable[[bool, Release], tuple[Query, Any]]
 ]:
     """Return an estimator of two features, and a function that runs its first stages with a person or with another.
 

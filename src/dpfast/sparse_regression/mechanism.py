@@ -8,11 +8,10 @@ privacy, from public numbers.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from scipy.special import ndtri
 
@@ -116,19 +115,6 @@ class Chosen(NamedTuple):
     intercept: FloatArray | None = None
 
 
-class SparseMechanism(Mechanism[Chosen]):
-    """Common interface of both mechanisms for planning."""
-
-    @property
-    @abstractmethod
-    def n_rows(self) -> int | None:
-        """Number of rows; None where it is private."""
-
-    @abstractmethod
-    def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
-        """Return what to expect of n people."""
-
-
 class Choices(NamedTuple):
     """Statistics of the table for both stages: the data owner's."""
 
@@ -137,7 +123,7 @@ class Choices(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SupportThenFit(SparseMechanism):
+class SupportThenFit(Mechanism[Chosen]):
     """A support, then the coefficients on it: by basic composition, as objective perturbation is not Gaussian."""
 
     privacy: Privacy
@@ -161,9 +147,9 @@ class SupportThenFit(SparseMechanism):
 
     def stages(self) -> Stages[Chosen]:
         """Ask for the support, then for the coefficients."""
-        chosen = yield Query("support", self.selection, _choices)
+        chosen = yield Query("support", self.selection, lambda choices: choices.statistic)
         support = chosen.values["support"]
-        fitted = yield Query("coefficients on the support", self.regression, partial(_loss_on, support=support))
+        fitted = yield Query("coefficients on the support", self.regression, lambda choices: choices.loss_on(support))
         return partial(_chosen, chosen, fitted)
 
     def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
@@ -182,16 +168,8 @@ def _chosen(chosen: Release, fitted: Release) -> Chosen:
     return Chosen(tuple(chosen.values["support"].tolist()), fitted.values["coef"][:, None], error)
 
 
-def _choices(choices: Choices) -> Scored | Voters:
-    return choices.statistic
-
-
-def _loss_on(choices: Choices, support: IntArray) -> LeastSquares:
-    return choices.loss_on(support)
-
-
 @dataclass(frozen=True)
-class PursuitFit(SparseMechanism):
+class PursuitFit(Mechanism[Chosen]):
     """Pursuit of features for all outcomes."""
 
     pursuit: Pursuit
@@ -240,6 +218,9 @@ class PursuitFit(SparseMechanism):
         moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0, worse=worse))
         moved = min(moved, prediction)
         return Errors(moved, missed, prediction, pursuit.outcome_bound)
+
+
+SparseMechanism: TypeAlias = SupportThenFit | PursuitFit
 
 
 def relative_error(mechanism: SparseMechanism, n: int, n_features: int) -> float:

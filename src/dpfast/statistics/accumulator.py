@@ -28,13 +28,13 @@ from dpfast.kernels.columns import (
     SparseBlock,
     in_c_order,
     is_dense,
-    is_readable,
+    range_of,
     readable,
 )
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.statistics.coded_rows import CodedMap
 from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
-from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.person_unit import PersonUnit, block_limits, people_within
 from dpfast.statistics.rows import RowMap
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
@@ -186,30 +186,23 @@ class GramAccumulator(Layout):
 
     def _add_rows(self, x: Rows, y: Rows | None, rows: IntArray | None, spilled: kernel.GramTotals) -> None:
         """Sum rows in the threads' own parts, which overflow into `spilled` if there are very many."""
-        read_in_place = is_readable(x) and (y is None or is_readable(y))
+
+        def some(start: int, stop: int) -> tuple[Rows, Rows | None]:
+            selected = slice(start, stop) if rows is None else rows[start:stop]
+            return x[selected], None if y is None else y[selected]
 
         def add(part: kernel.GramSums, start: int, stop: int) -> int:
-            if read_in_place:
-                return part.add(x, y, rows, start, stop)
-            # Converted range by range, where the kernel does not read a dtype in place.
-            selected = slice(start, stop) if rows is None else rows[start:stop]
-            return part.add(readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start)
+            return part.add(*range_of(x, y, rows, start, stop))
 
         def add_mapped(maps: Maps, part: kernel.GramSums, start: int, stop: int) -> int:
             for first in range(start, stop, step := max(1, _MAPPED_ENTRIES // max(1, x.shape[1]))):
-                chosen = slice(first, min(first + step, stop))
-                selected = chosen if rows is None else rows[chosen]
-                status = self._add_mapped(part, maps, x[selected], None if y is None else y[selected])
+                status = self._add_mapped(part, maps, *some(first, min(first + step, stop)))
                 if status != kernel.PACKED:
                     return status
             return kernel.PACKED
 
         def add_by_kernels(of_x: RowMapKernel, of_y: RowMapKernel | None, part: Any, start: int, stop: int) -> int:
-            if read_in_place:
-                return mapped_gram.add_mapped(part, of_x, of_y, x, y, rows, start, stop)
-            selected = slice(start, stop) if rows is None else rows[start:stop]
-            y_rows = None if y is None else readable(y[selected])
-            return mapped_gram.add_mapped(part, of_x, of_y, readable(x[selected]), y_rows, None, 0, stop - start)
+            return mapped_gram.add_mapped(part, of_x, of_y, *range_of(x, y, rows, start, stop))
 
         def add_coded(
             maps: Maps, coded: CodedMap, values: IntArray, part: coded_gram.CodedSums, start: int, stop: int
@@ -218,9 +211,8 @@ class GramAccumulator(Layout):
             if not part.begin(x.layout, values):
                 return add_mapped(maps, part, start, stop)
             for first in range(start, stop, coded.rows_at_a_time):
-                chosen = slice(first, min(first + coded.rows_at_a_time, stop))
-                selected = chosen if rows is None else rows[chosen]
-                x_rows, y_rows = x[selected], None if y is None else y[selected]
+                x_rows, y_rows = some(first, min(first + coded.rows_at_a_time, stop))
+                assert isinstance(x_rows, CodedBlock)
                 numbers, beyond = coded.numbers(x_rows)
                 y_mapped = None if y_rows is None else readable(io.map_block(y_rows, None, maps[1], None)[0])
                 status = part.add_coded(numbers, x_rows.codes, y_mapped, 0, len(x_rows), beyond)
@@ -232,8 +224,7 @@ class GramAccumulator(Layout):
             return kernel.PACKED
 
         def add_sparse(map_y: io.BlockMap | None, part: kernel.GramSums, start: int, stop: int) -> int:
-            selected = slice(start, stop) if rows is None else rows[start:stop]
-            x_rows, y_rows = io.map_block(x[selected], None if y is None else y[selected], None, map_y)
+            x_rows, y_rows = io.map_block(*some(start, stop), None, map_y)
             assert isinstance(x_rows, SparseBlock)
             self._check_block(x_rows, y_rows)
             y_read = None if y_rows is None else readable(y_rows)
@@ -431,13 +422,7 @@ def gram(
     return Gram(accumulator._totals, accumulator)
 
 
-def _people_gram(
-    table: io.Table,
-    whose: People,
-    unit: PersonUnit,
-    maps: Maps,
-    **options: Any,
-) -> Gram:
+def _people_gram(table: io.Table, whose: People, unit: PersonUnit, maps: Maps, **options: Any) -> Gram:
     """Sum the rows of people who own several."""
     accumulator = GramAccumulator(table.n_features, table.n_outcomes, **options)
     if unit.clips_blocks:
@@ -478,14 +463,7 @@ class PersonAccumulator(GramAccumulator):
 
         def add(part: person_gram.PersonSums, start: int, stop: int) -> int:
             """Add the people whose first row is one of start to stop."""
-            first, last = np.searchsorted(whose.offsets[:-1], (start, stop)).tolist()
-            if is_readable(x) and (y is None or is_readable(y)):
-                return part.add_people(x, y, whose.order, whose.offsets, first, last)
-            offsets = whose.offsets[first : last + 1]
-            selected: Any = slice(offsets[0], offsets[-1])
-            selected = selected if whose.order is None else whose.order[selected]
-            y_rows = None if y is None else readable(y[selected])
-            return part.add_people(readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first)
+            return part.add_people(*people_within(x, y, whose, start, stop))
 
         options = {"products": self._products_per_row(), "overhang": self._max_rows}
         self._add_ranges(int(whose.offsets[-1]), spilled, lambda: add, **options)

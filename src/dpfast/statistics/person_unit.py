@@ -1,4 +1,4 @@
-"""The person as the unit of privacy: the bounds of the block that one person's rows add up to."""
+"""The person as the unit of privacy: the rows of people, and the bounds of the block that one person's add up to."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from dpfast import _arguments as check
+from dpfast.io.people import People
+from dpfast.kernels.columns import Rows, is_readable, readable
 from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.moment_scales import padded_squared_block_bounds
@@ -83,3 +88,19 @@ def block_limits(unit: PersonUnit, tables: Sequence[tuple[int, float, float, int
         bounds = BlockBounds(bounds.xx, rounding.sqrt_up(xy / unit_xy**2), norm_y)
     target_xx, target_xy = (math.inf if bound is None else float(bound) for bound in in_units)
     return BlockLimits((target_xx, xx), (target_xy, xy), safe_rows, bounds)
+
+
+def people_within(x: Rows, y: Rows | None, whose: People, start: int, stop: int) -> tuple[Any, ...]:
+    """Return the people whose first row is one of start to stop, as kernels take them.
+
+    These are tables, the order of their rows, where the rows of each person begin, the first person and the last. Only
+    rows of these people are converted, where kernels do not read a dtype in place.
+    """
+    first, last = np.searchsorted(whose.offsets[:-1], (start, stop)).tolist()
+    if is_readable(x) and (y is None or is_readable(y)):
+        return x, y, whose.order, whose.offsets, first, last
+    offsets = whose.offsets[first : last + 1]
+    selected: Any = slice(offsets[0], offsets[-1])
+    selected = selected if whose.order is None else whose.order[selected]
+    y_rows = None if y is None else readable(y[selected])
+    return readable(x[selected]), y_rows, None, offsets - offsets[0], 0, last - first

@@ -40,13 +40,14 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.people import People
 from dpfast.kernels import coded_step, residual_step
-from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, readable
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, range_of, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.privacy.rounding import remembered
 from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.gram import checked_bound, grid_exponent
+from dpfast.statistics.person_unit import people_within
 from dpfast.statistics.rows import CodedTables, RowMap
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.
@@ -577,10 +578,7 @@ def _add_rows(x: Rows, y: Rows, tables: StepTables | None, part: _Part, start: i
     if isinstance(x, CodedBlock) and tables is not None:
         part.begin_coded(tables)
         return _add_coded(x, y, part, start, stop)
-    if is_readable(x) and is_readable(y):
-        return part.kernel.add(x, y, None, start, stop)
-    # Converted range by range, where the kernel does not read a dtype in place.
-    return part.kernel.add(readable(x[start:stop]), readable(y[start:stop]), None, 0, stop - start)
+    return part.kernel.add(*range_of(x, y, None, start, stop))
 
 
 def _add_coded(x: CodedBlock, y: Rows, part: ThreadRows, start: int, stop: int) -> int:
@@ -603,16 +601,10 @@ def _add_coded(x: CodedBlock, y: Rows, part: ThreadRows, start: int, stop: int) 
 
 def _add_people(x: Rows, y: Rows, whose: People, part: ThreadSums | ThreadSizes, start: int, stop: int) -> int:
     """Add the people whose first row is one of start to stop."""
-    first, last = np.searchsorted(whose.offsets[:-1], (start, stop)).tolist()
-    offsets = whose.offsets[first : last + 1]
-    part.make_room(int(offsets[-1] - offsets[0]))
-    if is_readable(x) and is_readable(y):
-        return part.kernel.add_people(x, y, whose.order, whose.offsets, first, last)
-    selected: Any = slice(offsets[0], offsets[-1])
-    selected = selected if whose.order is None else whose.order[selected]
-    return part.kernel.add_people(
-        readable(x[selected]), readable(y[selected]), None, offsets - offsets[0], 0, last - first
-    )
+    people = people_within(x, y, whose, start, stop)
+    *_, offsets, first, last = people
+    part.make_room(int(offsets[last] - offsets[first]))
+    return part.kernel.add_people(*people)
 
 
 def _check_block(x: Rows, y: Rows, table: io.Table) -> None:

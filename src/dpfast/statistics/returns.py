@@ -177,13 +177,6 @@ class FirstVisitReturns:
             means = np.minimum(means, top)
         return np.where(self.counts > 0, means, default)
 
-    @property
-    def mean_error(self) -> float:
-        """The grid's `ReturnGrid.mean_error`."""
-        if self.grid is None:
-            raise ValueError("without a return_range there is no bound on returns, nor on errors of their means")
-        return self.grid.mean_error
-
     def __add__(self, other: object) -> FirstVisitReturns:
         """Return those of both sets of trajectories; exactly, on a grid.
 
@@ -382,14 +375,7 @@ def first_visits_kernel(
         return kernel.FirstVisits(block.n_states, gamma, limit, longest, counted=counted)
     scale = math.ldexp(1.0, grid.exponent)
     return kernel.FirstVisits(
-        block.n_states,
-        gamma,
-        limit,
-        longest,
-        counted=counted,
-        low=grid.low,
-        scale=scale,
-        largest=float(grid.largest),
+        block.n_states, gamma, limit, longest, counted=counted, low=grid.low, scale=scale, largest=float(grid.largest)
     )
 
 

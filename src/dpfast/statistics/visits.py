@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -108,11 +108,6 @@ class SufficientStatistics:
     def bounds(self) -> BlockBounds | VisitLimits:
         """Bounds on one trajectory's part: norms of its A, b and weighted returns, or its entries state by state."""
         return self.public.block
-
-    @property
-    def nonnegative(self) -> bool:
-        """Whether no A and no b can have a negative entry: as for `dpfast.privacy.block_moment_mu`."""
-        return self.public.nonnegative
 
     @property
     def unit(self) -> PersonUnit:
@@ -268,18 +263,6 @@ def check_capacity(n_trajectories: int) -> None:
     """Refuse more trajectories than sums of 64 bits are for."""
     if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
         raise OverflowError("exact sums are kept in 64 bits, which suffice for 2**31 trajectories")
-
-
-class _Sums(Protocol):
-    public: VisitBounds
-    origin: float
-    chunk_steps: int
-
-    def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
-        """Add trajectories, given the states each visits, the returns there in grid units, and where each ends."""
-
-    def exact(self) -> tuple[FixedPoint, FixedPoint]:
-        """Return the sums of A and of b."""
 
 
 @dataclass(frozen=True)
@@ -490,6 +473,10 @@ class _Featured:
         moments = self._accumulator.gram()
         assert moments.exact_xy is not None
         return moments.exact_xx, moments.exact_xy[:, 0]
+
+
+#: How sums are kept: the states a trajectory visits, returns there in grid units, and where each trajectory ends.
+_Sums: TypeAlias = _Diagonal | _Featured
 
 
 def _top_sum(values: FloatArray, n: int) -> float:

@@ -139,12 +139,8 @@ def check_selector(selector: Selector, n_rows: int, n_features: int, size: int) 
 
 
 def _chosen(selector: Selector, X: FloatArray, y: FloatArray, size: int) -> IntArray:
-    return _checked(selector(X, y, size), X.shape[1], size)
-
-
-def _checked(selected: object, n_features: int, size: int) -> IntArray:
-    """Return the indices, or say what is wrong with them."""
-    indices = np.asarray(selected)
+    """Return the selected indices, or say what is wrong with them."""
+    indices, n_features = np.asarray(selector(X, y, size)), X.shape[1]
     if indices.size == 0:
         return np.empty(0, np.int64)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
