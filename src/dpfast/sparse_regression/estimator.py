@@ -413,26 +413,13 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             return RowMap(bound=float(self.bound_x))
         if self.box_x is None or all(np.array_equal(side, one) for side, one in zip(self.box_x, (-1, 1), strict=True)):
             return RowMap(np.full(1, -1.0), np.ones(1))
-        # An entry times the rounded inverse of its largest size is at most 1 in size, to the bit.
+        # With an intercept entries are from the middle of their limits. Their unit is the largest size: an entry times
+        # the rounded inverse of that is at most 1 in size, to the bit.
         low, high = limits_of(self.box_x, n_features)
-        return RowMap(low, high, center=self._middle(n_features), scale=self._units(n_features))
-
-    def _middle(self, n_features: int) -> FloatArray | None:
-        """Return what is subtracted from entries: with an intercept the middle of their limits."""
-        if self.box_x is None or not self._has_intercept:
-            return None
-        low, high = limits_of(self.box_x, n_features)
-        middle: FloatArray = low / 2.0 + high / 2.0
-        return middle
-
-    def _units(self, n_features: int) -> FloatArray:
-        """Return what entries are divided by."""
-        if self.box_x is None:
-            return np.ones(n_features)
-        middle = self._middle(n_features)
-        ends = np.array(limits_of(self.box_x, n_features)) - (0.0 if middle is None else middle)
-        sizes = np.abs(ends).max(axis=0)
-        return np.where(sizes >= 2.0**-1000, sizes, 1.0)
+        middle = low / 2.0 + high / 2.0 if self._has_intercept else np.zeros(n_features)
+        sizes = np.maximum(np.abs(low - middle), np.abs(high - middle))
+        center = middle if self._has_intercept else None
+        return RowMap(low, high, center=center, scale=np.where(sizes >= 2.0**-1000, sizes, 1.0))
 
     @property
     def _bound_y(self) -> float:
@@ -625,7 +612,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         rows, outcomes = check_X_y(X, given, dtype=np.float64, y_numeric=True, multi_output=is_matrix)
         outcomes = outcomes.reshape(len(rows), -1)
         self._check_features(rows.shape[1])
-        units = self._units(rows.shape[1])
+        scale = self._row_map(rows.shape[1]).scale
+        units = np.ones(rows.shape[1]) if scale is None else scale
         rows = rows / units
         # An intercept takes out the means.
         mean, of_outcomes = (table.mean(axis=0) * self._has_intercept for table in (rows, outcomes))

@@ -215,8 +215,7 @@ def _largest(low: FloatArray | None, high: FloatArray | None, bound: float, tabl
     if low is not None and high is not None:
         farthest = np.maximum(np.abs(high - tables.center), np.abs(low - tables.center))
         largest = np.minimum(largest, farthest)
-    found: FloatArray = largest * tables.inverse_scale
-    return found
+    return np.asarray(largest * tables.inverse_scale)
 
 
 def _integers(columns: FloatArray, scales: FloatArray) -> tuple[FloatArray, IntArray]:

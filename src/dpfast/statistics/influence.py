@@ -194,5 +194,4 @@ def _orthonormal(matrix: FloatArray, mu: float) -> tuple[FloatArray, FloatArray,
 
 
 def _squared_norms(rows: FloatArray) -> FloatArray:
-    norms: FloatArray = np.einsum("ij,ij->i", rows, rows)
-    return norms
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))

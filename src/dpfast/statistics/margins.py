@@ -37,8 +37,7 @@ def gaps(margins: FloatArray) -> FloatArray:
     others[every, largest] = -np.inf
     above = np.broadcast_to(margins[every, largest][:, None], margins.shape).copy()
     above[every, largest] = others.max(axis=1)
-    found: FloatArray = margins - above
-    return found
+    return np.asarray(margins - above)
 
 
 @dataclass(frozen=True, eq=False)

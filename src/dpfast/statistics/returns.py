@@ -371,12 +371,10 @@ def first_visits_kernel(
     """Return a kernel for one thread and the trajectories of a block."""
     limit = _NO_HORIZON if horizon is None else min(horizon, _NO_HORIZON)
     longest, counted = min(block.longest, limit), limit - lag
-    if grid is None:
-        return kernel.FirstVisits(block.n_states, gamma, limit, longest, counted=counted)
-    scale = math.ldexp(1.0, grid.exponent)
-    return kernel.FirstVisits(
-        block.n_states, gamma, limit, longest, counted=counted, low=grid.low, scale=scale, largest=float(grid.largest)
-    )
+    units: dict[str, float] = {}
+    if grid is not None:
+        units = {"low": grid.low, "scale": math.ldexp(1.0, grid.exponent), "largest": float(grid.largest)}
+    return kernel.FirstVisits(block.n_states, gamma, limit, longest, counted=counted, **units)
 
 
 def _exact_sums(

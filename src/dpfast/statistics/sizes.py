@@ -154,11 +154,6 @@ def _codes_of(rows: Rows, bins: HalfOctaves, norms: bool, name: str) -> Codes:
     return codes
 
 
-def _range_length(x: Rows, y: Rows | None) -> int:
-    n_columns: int = x.shape[1] + (0 if y is None else y.shape[1])
-    return max(1, _ENTRIES_PER_RANGE // n_columns)
-
-
 def _add_rows(
     sizes: Sizes,
     x: Rows,
@@ -169,9 +164,8 @@ def _add_rows(
     pairs: PairTables | None,
 ) -> None:
     """Add a block of rows, each a person, to the counts."""
-    length = _range_length(x, y)
-    if pairs is not None:
-        length = _ENTRIES_PER_RANGE
+    n_columns = 1 if pairs is not None else x.shape[1] + (0 if y is None else y.shape[1])
+    length = max(1, _ENTRIES_PER_RANGE // n_columns)
     ranges = RowRanges(len(x), length)
 
     def count() -> IntArray:

@@ -245,16 +245,14 @@ def ridge_weights(pre: FloatArray, target: FloatArray, ridge: float) -> FloatArr
         moments = pre.T @ pre
         moments.flat[:: len(moments) + 1] += 0.5 * ridge
         factor = linalg.cho_factor(moments, overwrite_a=True, check_finite=False)
-        weights: FloatArray = pre @ linalg.cho_solve(factor, target, check_finite=False)
-    return weights
+        return np.asarray(pre @ linalg.cho_solve(factor, target, check_finite=False))
 
 
 def prediction(release: Release) -> FloatArray:
     """Compute the prediction of the post-period from released values."""
     weights = release.values["weights"]
     if "donors" in release.values:
-        predicted: FloatArray = release.values["donors"].T @ weights
-        return predicted
+        return np.asarray(release.values["donors"].T @ weights)
     return np.asarray(release.values["projection"] * np.abs(weights).max())
 
 
@@ -338,26 +336,13 @@ class DonorObjectivePerturbation(DonorMechanism):
     first = "objective"
 
     @classmethod
-    def calibrate(
-        cls,
-        privacy: Privacy,
-        bounds: PanelBounds,
-        ridge: float,
-        *,
-        curvature: float | None = None,
-        gradient: float | None = None,
-    ) -> Self:
-        """Calibrate from public numbers; the convexity used may be larger than the requested ridge, which may be 0.
-
-        c and L may be given if smaller values than those from the bounds hold for every possible table. This is taken
-        on trust.
-        """
+    def calibrate(cls, privacy: Privacy, bounds: PanelBounds, ridge: float) -> Self:
+        """Calibrate from public numbers; the convexity used may be larger than the requested ridge, which may be 0."""
         n, row = bounds.n_donors, bounds.row_pre
-        known = donor_curvature(n, row), donor_gradient(n, row, bounds.target_norm)
         calibrated = donor_objective_noise(
             privacy,
-            curvature=known[0] if curvature is None else min(known[0], check.positive("curvature", curvature)),
-            gradient=known[1] if gradient is None else min(known[1], check.positive("gradient", gradient)),
+            curvature=donor_curvature(n, row),
+            gradient=donor_gradient(n, row, bounds.target_norm),
             ridge=ridge,
             projection_sensitivity=bounds.projection_sensitivity,
             n_donors=n,

@@ -582,8 +582,7 @@ class SyntheticControl(TargetReports):
         """Return the public centre in mapped units."""
         path, (offset, half_width) = self._public_center(public), self._range()
         low = 0.0 if self.nonnegative else -1.0
-        scaled: FloatArray = np.clip((path - offset) / half_width, low, 1.0)
-        return scaled
+        return np.asarray(np.clip((path - offset) / half_width, low, 1.0))
 
     def _public_center(self, public: _Public) -> FloatArray:
         """Return the public centre in units of the outcomes; of predictors the middle of their limits, if not given."""

@@ -206,8 +206,7 @@ class DonorRows:
     def predicted(self, about: FloatArray) -> FloatArray:
         """Return predictions about the path in input units, and in the declared range."""
         mapped = np.clip(self.path[self.n_pre :] + about, self.least, 1.0)
-        unmapped: FloatArray = self.offset + self.half_width * mapped
-        return unmapped
+        return np.asarray(self.offset + self.half_width * mapped)
 
     def _coordinates(self, pre: FloatArray) -> FloatArray:
         if self.basis is None:
@@ -414,5 +413,4 @@ def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:
             raise ValueError(f"basis must be a number of paths or a finite array with {n_pre} rows, one a period")
         if not 1 <= paths.shape[1] <= n_pre or np.linalg.matrix_rank(paths) < paths.shape[1]:
             raise ValueError("basis must have linearly independent columns, at least one")
-    columns: FloatArray = np.linalg.qr(paths.astype(np.float64))[0]
-    return columns
+    return np.asarray(np.linalg.qr(paths.astype(np.float64))[0])

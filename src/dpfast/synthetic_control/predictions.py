@@ -56,8 +56,7 @@ def predictions(
 ) -> FloatArray:
     """Predict targets, features of shape (n_targets, d), from moments of shape (..., d, d) and (..., d, n_post)."""
     weights = damped_solve(xx, targets.T, ridge / 2.0, floor, n_components)
-    predicted: FloatArray = np.swapaxes(weights, -1, -2) @ xy
-    return predicted
+    return np.asarray(np.swapaxes(weights, -1, -2) @ xy)
 
 
 def prediction_interval(

@@ -123,8 +123,7 @@ class SeriesErrors(NamedTuple):
         before, after = lengths_of(errors[:, n_predictors:n_pre]), lengths_of(errors[:, n_pre:])
         scaled = np.divide(after, before, out=np.full(len(errors), _LARGEST_RATIO), where=before > 0.0)
         scaled[(before == 0.0) & (after == 0.0)] = 1.0
-        ratios: FloatArray = np.minimum(scaled * math.sqrt((n_pre - n_predictors) / rows.n_post), _LARGEST_RATIO)
-        return ratios
+        return np.asarray(np.minimum(scaled * math.sqrt((n_pre - n_predictors) / rows.n_post), _LARGEST_RATIO))
 
 
 class Solution(NamedTuple):
@@ -392,8 +391,7 @@ class DonorSteps(Mechanism[Solution]):
         # where the mean is nothing but noise.
         squared = float(np.sum(mean**2))
         kept = max(0.0, 1.0 - (periods - 2) * variance / squared) if squared > 0.0 else 0.0
-        path: FloatArray = np.clip(origin + kept * mean, self.rows.least, 1.0)
-        return path
+        return np.asarray(np.clip(origin + kept * mean, self.rows.least, 1.0))
 
     def _solution(
         self, section: CrossSection, values: Mapping[str, FloatArray], n: float, errors: ErrorCounts | None = None
@@ -449,8 +447,7 @@ class DonorSteps(Mechanism[Solution]):
         middle = (rows.least + 1.0) / 2.0
         side = np.where((center <= middle) | (center == 0.0), 1.0, -1.0) * math.sqrt(spread)
         sizes = np.array([1.0 - variation, 1.0, 1.0 + variation])
-        model: FloatArray = rows.offset + rows.half_width * (center + np.outer(sizes, side))
-        return model
+        return np.asarray(rows.offset + rows.half_width * (center + np.outer(sizes, side)))
 
 
 def count_donors(donors: FloatArray, n_threads: int | None = None) -> FixedPoint:
