@@ -9,7 +9,6 @@ revealing further bits against rigorous bounds (exact.py). The center S is split
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -128,41 +127,29 @@ def _power_at_least(scale: float, steps_exponent: int) -> float:
     return math.ldexp(1.0, exponent - (mantissa == 0.5) - steps_exponent)
 
 
-class Cells(ABC):
-    """Exact numbers in units of a grid: base cells, and the remaining fractions of a cell in [-1/2, 1/2]."""
+class _Origin:
+    """Zeros; its methods are those of all cells."""
 
     def __init__(self, grid: NoiseGrid) -> None:
         self._grid = grid
 
-    @abstractmethod
-    def split(self, start: int, stop: int) -> FloatArray | None:
+    def split(self, start: int, stop: int) -> None:
         """Return the fractions of some entries in double (None for zeros), to within 2**-54."""
 
-    @abstractmethod
     def fraction(self, index: int) -> Fraction:
         """Return one fraction exactly. Its entry has been split before."""
-
-    @abstractmethod
-    def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
-        """Fill `released` (out) with the base cells plus offsets, correctly rounded to double."""
-
-
-class _Origin(Cells):
-    def split(self, start: int, stop: int) -> None:
-        return None
-
-    def fraction(self, index: int) -> Fraction:
         return Fraction(0)
 
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
+        """Fill `released` (out) with the base cells plus offsets, correctly rounded to double."""
         kernel.join_cells(None, offsets, self._grid.step, released)
 
 
-class _DoubleCells(Cells):
+class _DoubleCells:
     """The dyadic rationals in an array of doubles."""
 
     def __init__(self, values: FloatArray, grid: NoiseGrid) -> None:
-        super().__init__(grid)
+        self._grid = grid
         self._values = values
         self._nearest = np.empty(0)
 
@@ -186,7 +173,7 @@ class _DoubleCells(Cells):
         kernel.join_cells(self._nearest, offsets, self._grid.step, released)
 
 
-class _FixedPointCells(Cells):
+class _FixedPointCells:
     """Exact 128-bit sums: whole cells are kept in 128 bits; the rest is rounded to double only for the first decision.
 
     Entry i is ``integer * 2**exponent``; on a coarser grid ``2**(exponent + shift)`` its cell is the integer shifted
@@ -247,11 +234,11 @@ class _FixedPointCells(Cells):
             released[:] = _to_doubles((self._cells + offsets.astype(np.int64)).tolist(), self._grid.exponent)
 
 
-class _RepeatedCells(Cells):
+class _RepeatedCells:
     """A few numbers repeated: split once, and laid out so that every block of draws finds its part in one slice."""
 
     def __init__(self, once: _DoubleCells | _FixedPointCells, length: int, grid: NoiseGrid) -> None:
-        super().__init__(grid)
+        self._grid = grid
         self._once = once
         self._length = length
         fractions, nearest = once.split(0, length), np.empty(length)
@@ -269,6 +256,10 @@ class _RepeatedCells(Cells):
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         nearest = self._nearest[self._start : self._start + len(offsets)]
         kernel.join_cells(nearest, offsets, self._grid.step, released)
+
+
+#: Exact numbers in units of a grid: base cells, and the remaining fractions of a cell in [-1/2, 1/2].
+Cells: TypeAlias = _Origin | _DoubleCells | _FixedPointCells | _RepeatedCells
 
 
 def _to_doubles(cells: list[int], exponent: int) -> list[float]:

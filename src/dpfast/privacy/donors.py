@@ -33,7 +33,6 @@ these replace (the printed ones are in dpfast.papers.synthetic_control).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpfast import _arguments as check
@@ -45,6 +44,8 @@ from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, least_at, remembered
 
 # Mean square of an entry that is uniform on [-1, 1]: the guess about donors in a calibration.
 _MEAN_SQUARE = 1.0 / 3.0
+# The share of the budget for the weights is searched between the first two, to the third.
+_SHARES = 0.05, 0.95, 1e-3
 
 
 def weight_sensitivity(ridge: float, target_norm: float, *, n_donors: int, row_norm: float) -> float:
@@ -182,7 +183,7 @@ def output_noise(
         largest = norm**2 + 2.0 * math.log(2.0 * n) * in_weights
         return math.sqrt(_MEAN_SQUARE * n * in_weights + largest * in_projection)
 
-    share = _best_share(error)
+    share = least_at(error, *_SHARES)
     return DonorNoise(privacy, law, *scales(share), expected_error=error(share), mu=mu)
 
 
@@ -239,9 +240,4 @@ def donor_objective_noise(
             privacy, weights.mechanism, weights.scale, projection, expected_error=predicted, weights=weights
         )
 
-    return calibrated(_best_share(lambda share: calibrated(share).expected_error))
-
-
-def _best_share(error: Callable[[float], float]) -> float:
-    """Minimise the error over the share of the budget given to the weights."""
-    return least_at(error, 0.05, 0.95, 1e-3)
+    return calibrated(least_at(lambda share: calibrated(share).expected_error, *_SHARES))
