@@ -34,11 +34,12 @@ def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     inf
     """
 
+    silent = np.errstate(all="ignore")(function)
+
     @wraps(function)
     def quietly(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
-            with np.errstate(all="ignore"):
-                return function(*args, **kwargs)
+            return silent(*args, **kwargs)
         except MemoryError:
             pass
         raise MemoryError("too little memory for the table")

@@ -67,7 +67,7 @@ def _checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
     for name, accepted in _MAPPINGS.items():
         own = fields[name] = {}
         for key, value in field(name).items():
-            own[key] = accepted(key, value)
+            own[key] = value if type(value) is float and 0.0 < value < math.inf else accepted(key, value)
     shapes = fields["shapes"] = {}
     for key, value in field("shapes").items():
         shapes[key] = tuple(value)

@@ -190,7 +190,11 @@ class _FixedPointCells:
     def split(self, start: int, stop: int) -> FloatArray:
         values = self._values if (start, stop) == (0, len(self._values.high)) else self._values[start:stop]
         if 1 <= self._shift <= 62:
-            return self._split_words(values)
+            size = len(values.high)
+            self._cells = FixedPoint(np.empty(size, np.int64), np.empty(size, np.uint64), self._grid.exponent)
+            fractions = np.empty(size)
+            limbs.split_cells(values.high, values.low, self._shift, self._cells.high, self._cells.low, fractions)
+            return fractions
         integers = [high * 2**64 + low for high, low in zip(values.high.tolist(), values.low.tolist(), strict=True)]
         if self._shift <= 0:
             self._cells = np.array([integer << -self._shift for integer in integers], object)
@@ -200,15 +204,8 @@ class _FixedPointCells:
         # Python divides integers with one correct rounding, however long they are.
         return np.array([left_over / self._unit for _, left_over in split])
 
-    def _split_words(self, values: FixedPoint) -> FloatArray:
-        size = len(values.high)
-        self._cells = FixedPoint(np.empty(size, np.int64), np.empty(size, np.uint64), self._grid.exponent)
-        fractions = np.empty(size)
-        limbs.split_cells(values.high, values.low, self._shift, self._cells.high, self._cells.low, fractions)
-        return fractions
-
     def _split_integer(self, integer: int) -> tuple[int, int]:
-        """Return the cell of an integer, by the rounding of `_split_words`, and the remaining part of a unit."""
+        """Return the cell of an integer, by the rounding of the kernel, and the remaining part of a unit."""
         cell = (integer + self._unit // 2) // self._unit
         return cell, integer - cell * self._unit
 
@@ -444,7 +441,8 @@ def release(
     release.
     """
     public = NoiseGrid(scale, grid)
-    shape = check.shape("size", size)
+    is_of_sum = isinstance(center, FixedPoint) and size == center.high.shape  # told without a call
+    shape = size if is_of_sum and type(size) is tuple else check.shape("size", size)
     cells = cells_of(center, shape, public)
     stream = (source if type(source) is SecureSource else check_source(source)).open()
     released = np.empty(shape)

@@ -139,8 +139,8 @@ class _Numbering:
         self.of_thread = threading.local()
         self._start = partial(Cipher, algorithms.AES(cipher_key))
         self._modes = modes
-        self._lock = threading.Lock()
-        self._n_calls = 0
+        self.lock = threading.Lock()
+        self.n_calls = 0
         self.start()
 
     def start(self) -> Callable[[Any, Any], int]:
@@ -155,12 +155,6 @@ class _Numbering:
         if n_words % 2:
             cipher(bytes(8), bytearray(8 + 15))
         return cipher
-
-    def open(self) -> Stream:
-        with self._lock:
-            call = self._n_calls
-            self._n_calls += 1
-        return Stream(self, call)
 
 
 class BitSource(ABC):
@@ -217,7 +211,10 @@ class BitSource(ABC):
             # The parent's streams are left to the parent. Two threads of a child may both come here: each goes on with
             # keys of its own, and either may be kept.
             numbering = self._numbering = _Numbering(*self._make_keys())
-        return numbering.open()
+        with numbering.lock:
+            call = numbering.n_calls
+            numbering.n_calls += 1
+        return Stream(numbering, call)
 
     def words(self, n: int) -> Words:
         """Return `n` uniform 64-bit words from a stream of their own."""

@@ -78,16 +78,17 @@ class RowMap:
     def largest_norm(self, n_columns: int) -> float:
         """Return an upper bound on the L2 norm of mapped rows, before a basis; infinite where nothing bounds them."""
         center = np.zeros(n_columns) if self.center is None else self.center
-        scale = np.ones(n_columns) if self.scale is None else self.scale
         lengths = [math.inf]
         if self.low is not None and self.high is not None:
             farthest = np.maximum(np.abs(self.high - center), np.abs(self.low - center))
             if self.bound < math.inf:
                 # Rows scaled onto the bound may leave the box towards the origin.
                 farthest = np.maximum(farthest, np.abs(center))
-            lengths.append(float(np.linalg.norm(farthest / scale)))
+            farthest = farthest if self.scale is None else farthest / self.scale
+            lengths.append(math.sqrt(farthest.dot(farthest)))
         if self.top is None:
-            lengths.append((self.bound + float(np.linalg.norm(center))) / float(np.min(scale)))
+            least = 1.0 if self.scale is None else float(np.minimum.reduce(self.scale))
+            lengths.append((self.bound + math.sqrt(center.dot(center))) / least)
         return min(lengths) * (1.0 + 2.0 * NORM_SLACK)
 
     def undone(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
