@@ -33,7 +33,6 @@ def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     ...     print(quiet(np.multiply)(1e308, 10.0))
     inf
     """
-
     silent = np.errstate(all="ignore")(function)
 
     @wraps(function)

@@ -37,7 +37,9 @@ def resolve_n_threads(n_threads: int | None = None) -> int:
 
 def threads_for(most: int, n_threads: int | None) -> int:
     """Return the threads to use for work that is worth so many, at least 1; refuse a bad number in any case."""
-    return max(1, min(most, resolve_n_threads(n_threads))) if most > 1 or n_threads is not None else 1
+    if most <= 1 and (n_threads is None or (type(n_threads) is int and n_threads > 0)):
+        return 1
+    return max(1, min(most, resolve_n_threads(n_threads)))
 
 
 def n_cores() -> int:

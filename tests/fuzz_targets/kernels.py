@@ -39,7 +39,7 @@ from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapo
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.gram import Layout
 from dpfast.statistics.person_unit import PersonUnit, block_limits
-from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
+from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import HalfOctaves
 from fuzz_targets import Draw, target
@@ -543,7 +543,7 @@ def residuals_of_codes(draw: Draw) -> None:
     x, y = np.asarray(draw.reals(n, p)), np.asarray(draw.reals(n, m))
     codes = [draw.rng.choice(np.array([*range(-2, most + 3), -(2**31), 2**31 - 1]), n) for most in sizes_of]
     block = CodedBlock(x, codes, layout)
-    held, found = Clip(draw.positive(1e-3, 1e3), step.shape), []
+    held, found = clip_of(draw.positive(1e-3, 1e3), step.shape), []
     for _ in range(2):
         thread = ThreadSums(step, held, level=draw.choice(LEVELS))
         thread.begin_coded(coded_tables(step, layout))

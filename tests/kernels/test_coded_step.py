@@ -10,7 +10,7 @@ from reference.coded_steps import coded_rows
 
 from dpfast.kernels import coded_step, residual_step
 from dpfast.kernels.columns import CodeLayout, ColumnBlock
-from dpfast.statistics.residuals import Clip, ResidualStep, coded_tables
+from dpfast.statistics.residuals import ResidualStep, clip_of, coded_tables
 from dpfast.statistics.rows import RowMap, centred
 
 LEVELS = [0, 1, 2]
@@ -69,7 +69,10 @@ def test_sums_and_sizes_are_those_of_the_plain_twin_at_every_vector_width(level,
     shapes, n_kept = ((0, 1, 14, math.inf, 1.0), (1, 2, 3, 30.0, 8.0), (1, 9, 1, math.inf, 1.0)), 0
     for (constant, n_outcomes, k, longest, finer), row_map in zip(shapes, maps_of(rng, layout), strict=True):
         step = step_of(rng, layout, row_map, constant, n_outcomes, k, longest=longest)
-        held, y = Clip(clip, step.shape), 10.0 ** rng.uniform(-1.0, 1.0, (101, 1)) * rng.normal(size=(101, n_outcomes))
+        held, y = (
+            clip_of(clip, step.shape),
+            10.0 ** rng.uniform(-1.0, 1.0, (101, 1)) * rng.normal(size=(101, n_outcomes)),
+        )
         y[30:70] = np.clip(y[30:70], -1.0, 1.0)
         tables = coded_tables(step, layout).pairs
         # Numbers that are larger than they should be are left out, without a box too.
@@ -125,7 +128,7 @@ def test_no_part_is_beyond_its_limit_in_exact_arithmetic(layout, cancels):
             step.whitening[:] = 1e-9 * step.whitening
             step.whitening[:, layout.indicators] += np.ones(len(layout.indicators))
             step.whitening[:, -1] = -float(len(layout.levels)) + 1e-9
-        held, y = Clip(0.3, step.shape), rng.uniform(-2.0, 2.0, (60, 2))
+        held, y = clip_of(0.3, step.shape), rng.uniform(-2.0, 2.0, (60, 2))
         tables = coded_tables(step, layout).pairs
         limits, closest = limits_of(held, tables), 0
         for one in twins(tables, block, y):
@@ -146,7 +149,7 @@ def test_rows_beyond_the_limit_are_left_out_whatever_they_are_scaled_onto():
     """Where floating point would scale rows onto twice the clip, none of those passes: the limit has the last word."""
     rng = np.random.default_rng(6)
     step = step_of(rng, MIXED, maps_of(rng, MIXED)[0])
-    held, tables = Clip(0.3, step.shape), coded_tables(step, MIXED).pairs
+    held, tables = clip_of(0.3, step.shape), coded_tables(step, MIXED).pairs
     unit, onto_clip, limit, clip = limits_of(held, tables)
     block, y, out = coded_rows(rng, MIXED, 0.5, 200), rng.uniform(-3.0, 3.0, (200, 1)), np.empty(200, np.uint8)
     found = twins(tables, block, y)
@@ -178,7 +181,7 @@ def test_sums_by_slot_are_exact_until_they_are_full_and_then_refuse_rows():
     rng = np.random.default_rng(3)
     step = step_of(rng, CODES_ALONE, RowMap(bound=4.0))
     tables = coded_tables(step, CODES_ALONE).pairs
-    sums = sums_of(step, Clip(0.5, step.shape), tables)
+    sums = sums_of(step, clip_of(0.5, step.shape), tables)
     assert sums.room == 2**28
     block, y, out = coded_rows(rng, CODES_ALONE, 0.5, 300), rng.normal(size=(300, 1)), np.empty(300, np.uint8)
     assert sums.add(block.numbers, block.codes, y, 0, 300, out) == residual_step.ADDED
@@ -216,7 +219,7 @@ def test_rows_may_lie_anyhow_in_memory(dtype):
     wide[::2, ::2][:, :3] = numbers
     found = []
     for one in (numbers, np.asfortranarray(numbers), wide[::2, ::2][:, :3], ColumnBlock(list(numbers.T), dtype)):
-        sums, out = sums_of(step, Clip(0.5, step.shape), tables), np.empty(300, np.uint8)
+        sums, out = sums_of(step, clip_of(0.5, step.shape), tables), np.empty(300, np.uint8)
         assert sums.add(one, block.codes, np.asfortranarray(y), 0, 300, out) == residual_step.ADDED
         found.append([part.tolist() for part in sums.take()[:3]])
     assert all(one == found[0] for one in found)
@@ -227,7 +230,7 @@ def test_rows_that_do_not_fit_or_are_not_finite_are_refused():
     step = step_of(rng, MIXED, maps_of(rng, MIXED)[0])
     tables = coded_tables(step, MIXED).pairs
     sums, block, y = (
-        sums_of(step, Clip(0.5, step.shape), tables),
+        sums_of(step, clip_of(0.5, step.shape), tables),
         coded_rows(rng, MIXED, 0.5),
         rng.normal(size=(101, 1)),
     )
@@ -249,7 +252,7 @@ def test_rows_that_do_not_fit_or_are_not_finite_are_refused():
         norms.of(block.numbers, block.codes, np.empty(100), np.empty(101, np.uint8))
     for wrong in ({"pairs": np.zeros(3)}, {"theta": np.zeros((2, 3))}, {"low": np.zeros(2)}, {"levels": (4, 5)}):
         with pytest.raises(ValueError, match="other shapes"):
-            sums_of(step, Clip(0.5, step.shape), tables._replace(**wrong))
+            sums_of(step, clip_of(0.5, step.shape), tables._replace(**wrong))
     for table, status in ((block.numbers, residual_step.X_NOT_FINITE), (y, residual_step.Y_NOT_FINITE)):
         for bad in (np.nan, np.inf, -np.inf):
             before = table[7, 0]

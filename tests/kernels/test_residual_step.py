@@ -12,7 +12,7 @@ from dpfast.io.people import people
 from dpfast.kernels import residual_step
 from dpfast.kernels.columns import CodeLayout, ColumnBlock
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
-from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, Clip, ResidualStep, ThreadSizes, ThreadSums, coded_tables
+from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, ResidualStep, ThreadSizes, ThreadSums, clip_of, coded_tables
 from dpfast.statistics.rows import RowMap, centred
 
 LEVELS = [0, 1, 2]
@@ -64,7 +64,7 @@ def test_the_kernel_is_its_plain_twin_at_every_vector_width(level, d, outcomes, 
         x, y = rows_of(rng, 101, d, outcomes)
         x[3], y[4], x[5:7], y[5:7] = 0.0, 0.0, 1e-300, 1e-300
         y[8:30] = np.sign(y[8:30])
-        held = Clip(math.exp(rng.normal()), step.shape)
+        held = clip_of(math.exp(rng.normal()), step.shape)
         sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
         expected, squares = np.zeros(step.shape, dtype=object), np.zeros(outcomes, dtype=object)
         counts, n_beyond = np.zeros(LAST - FIRST + 2, np.int64), 0
@@ -103,7 +103,7 @@ def test_what_cancels_is_added_in_one_order(level, cancels):
     step = ResidualStep(theta, RowMap(bound=100.0), RowMap(bound=1000.0), whitening)
     x = rng.normal(size=(101, 1)) * direction if cancels == "products" else rng.normal(size=(101, 13))
     y = x @ theta + (cancels == "products")
-    held = Clip(1e-15, step.shape)
+    held = clip_of(1e-15, step.shape)
     kernel, sizes = ThreadSums(step, held, level=level).kernel, ThreadSizes(step, (-120, -80), level).kernel
     for start, stop in ((0, 1), (1, 10), (10, 101)):
         assert kernel.add(x, y, None, start, stop) == sizes.add(x, y, None, start, stop) == 0
@@ -121,7 +121,7 @@ def test_exponentials_are_taken_in_one_order(level):
     step = ResidualStep(rng.normal(size=(3, 4)), *maps, link="softmax")
     sizes = np.exp(x @ step.theta)
     y = 3.0 * sizes / sizes.sum(axis=1, keepdims=True)
-    held = Clip(1e-15, step.shape)
+    held = clip_of(1e-15, step.shape)
     kernel = ThreadSums(step, held, level=level).kernel
     assert kernel.add(x, y, None, 0, len(x)) == 0
     expected = sum(person_part(step, held, x[[i]], y[[i]])[0] for i in range(len(x)))
@@ -131,7 +131,7 @@ def test_exponentials_are_taken_in_one_order(level):
     y = np.stack([odds, -1.0 * np.ones_like(odds)], axis=1).reshape(-1, 1)
     kernel = ThreadSizes(step, (-130, -60), level).kernel
     assert kernel.add_people(x, y, None, np.arange(0, 401, 2), 0, 200) == 0
-    held = Clip(1.0, step.shape, 2)
+    held = clip_of(1.0, step.shape, 2)
     exponents = [person_part(step, held, x[i : i + 2], y[i : i + 2])[2] for i in range(0, 400, 2)]
     counts = np.bincount([int(max(exponent, -131)) + 131 for exponent in exponents], minlength=72)
     assert np.count_nonzero(counts[1:]) > 5
@@ -149,7 +149,7 @@ def test_scores_of_people_who_cancel_are_taken_in_one_order(link, level):
     x, y = np.ones((500, 1)), np.stack([r, other], axis=1).reshape(-1, 1)
     kernel = ThreadSizes(step, (-130, -60), level).kernel
     assert kernel.add_people(x, y, None, np.arange(0, 501, 2), 0, 250) == 0
-    held = Clip(1.0, step.shape, 2)
+    held = clip_of(1.0, step.shape, 2)
     exponents = [person_part(step, held, x[i : i + 2], y[i : i + 2])[2] for i in range(0, 500, 2)]
     counts = np.bincount([int(min(max(exponent, -131), -60)) + 131 for exponent in exponents], minlength=72)
     assert np.count_nonzero(counts[1:]) > 3
@@ -173,7 +173,7 @@ def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):
     for clip in (0.5, 30.0, 1e4):
         for table in (np.arange(len(groups)), shuffled):
             whose = people(groups[table], 120)
-            held = Clip(clip, step.shape, 120)
+            held = clip_of(clip, step.shape, 120)
             sums, sizes = ThreadSums(step, held, 4.0, level), ThreadSizes(step, (FIRST, LAST), level)
             for kernel in (sums.kernel, sizes.kernel):
                 for first, last in ((0, 4), (4, 4), (4, 9)):
@@ -218,7 +218,7 @@ def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
 def test_sums_of_the_largest_parts_are_exact_until_totals_are_full():
     step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=1.0))
     for max_rows in (None, 1):
-        held = Clip(1.0, (1, 1), max_rows)
+        held = clip_of(1.0, (1, 1), max_rows)
         x, y = np.full((40_000, 1), 1.0 - 2.0**-53), np.ones((40_000, 1))
         part, *_ = person_part(step, held, x[:1], y[:1])
         sums = ThreadSums(step, held)
@@ -244,7 +244,7 @@ def test_sums_of_the_largest_parts_are_exact_until_totals_are_full():
 def test_the_largest_lanes_are_moved_in_time():
     """Odd parts of nearly 2^47 units, which lanes would round from the 64th on."""
     step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=16.0))
-    held = Clip(1.0, (1, 1), 1)
+    held = clip_of(1.0, (1, 1), 1)
     units = 2.0**21 - 1.0, (2.0**26 - 1.0) / 16.0
     kernel = kernel_of(step, units=units, row_limits=(2.0**30, held.squared_row_bound))
     kernel.add(np.ones((6000, 1)), np.full((6000, 1), 16.0), None, 0, 6000)
@@ -257,7 +257,7 @@ def test_rows_may_lie_anyhow_in_memory(dtype, link):
     rng = np.random.default_rng(3)
     step = step_of(rng, 9, 3, whitened=True, constant=True, link=link)
     x, y = (rows.astype(dtype) for rows in rows_of(rng, 75, 9, 3))
-    held, rows = Clip(2.0, step.shape), rng.integers(0, 75, 200)
+    held, rows = clip_of(2.0, step.shape), rng.integers(0, 75, 200)
     found = []
     for layout, lay in ARRAYS.items():
         if layout == "byte-swapped" or (layout == "strided" and dtype == np.float32):
@@ -301,7 +301,7 @@ def test_what_does_not_fit_is_refused():
     y[0, 1] = np.nan
     long = np.resize([2, 0], 100)
     assert sizes.add_people(x, y, long, np.array([0, 100]), 0, 1) == residual_step.Y_NOT_FINITE
-    sums = ThreadSums(step, Clip(1.0, step.shape, 100)).kernel
+    sums = ThreadSums(step, clip_of(1.0, step.shape, 100)).kernel
     assert sums.add_people(x, y, long, np.array([0, 100]), 0, 1) == residual_step.Y_NOT_FINITE
     assert isinstance(maps[0], RowMapKernel)
 
@@ -342,7 +342,7 @@ def test_rows_with_codes_are_those_of_their_plain_twin_at_every_vector_width(lev
         theta, whitening = rng.normal(size=(d + constant, outcomes)), rng.normal(size=(k, d + constant))
         step = ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, bool(constant), **options)
         y = np.sign(rng.normal(size=(101, outcomes))) if options.get("link") else rng.normal(size=(101, outcomes))
-        held, tables = Clip(0.8, step.shape), products_of(step, layout)
+        held, tables = clip_of(0.8, step.shape), products_of(step, layout)
         rows = [(block.numbers[i].tolist(), [int(codes[i]) for codes in block.codes], y[i]) for i in range(101)]
         parts = [coded_part(step, held, tables, layout.places, *row, 2.0) for row in rows]
         sums, sizes = ThreadSums(step, held, 2.0, level), ThreadSizes(step, (FIRST, LAST), level)
@@ -363,7 +363,7 @@ def test_integers_of_rows_with_codes_are_held_to_their_bound_whatever_the_tables
     """Tables that have nothing to do with the rows: no error of theirs lets a part pass."""
     rng = np.random.default_rng(12)
     step = ResidualStep(rng.normal(size=(13, 2)), maps_of(rng, MIXED)[1], RowMap(bound=3.0), rng.normal(size=(13, 13)))
-    held, y = Clip(0.8, step.shape), 100.0 * rng.normal(size=(101, 2))
+    held, y = clip_of(0.8, step.shape), 100.0 * rng.normal(size=(101, 2))
     block, tables = coded_rows(rng, MIXED, 2.0), products_of(step, MIXED)
     for _ in range(3):
         wild = {name: 10.0 ** rng.uniform(0, 9) * rng.normal(size=np.shape(getattr(tables, name))) for name in WEIGHTS}
@@ -382,7 +382,11 @@ WEIGHTS = ("of_numbers", "of_slots", "absent", "constant")
 def test_rows_with_codes_that_do_not_fit_are_refused():
     rng = np.random.default_rng(13)
     step = ResidualStep(rng.normal(size=(13, 1)), RowMap(bound=2.0), RowMap(bound=3.0), rng.normal(size=(2, 13)))
-    block, y, thread = coded_rows(rng, MIXED, 2.0), rng.normal(size=(101, 1)), ThreadSums(step, Clip(0.8, step.shape))
+    block, y, thread = (
+        coded_rows(rng, MIXED, 2.0),
+        rng.normal(size=(101, 1)),
+        ThreadSums(step, clip_of(0.8, step.shape)),
+    )
     begin_coded(thread, products_of(step, MIXED))
     kernel = thread.kernel
     with pytest.raises(IndexError):
@@ -398,7 +402,7 @@ def test_rows_with_codes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="other shapes"):
         kernel.begin_coded(CodedMapKernel(*products_of(step, MIXED), block_rows=3))
     with pytest.raises(ValueError, match="not been begun"):
-        ThreadSums(step, Clip(0.8, step.shape)).kernel.add_coded(block.numbers, block.codes, y, 0, 10)
+        ThreadSums(step, clip_of(0.8, step.shape)).kernel.add_coded(block.numbers, block.codes, y, 0, 10)
     for value, table in ((np.nan, block.numbers), (np.inf, y)):
         table[7] = value
         expected = residual_step.X_NOT_FINITE if table is block.numbers else residual_step.Y_NOT_FINITE

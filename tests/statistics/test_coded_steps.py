@@ -15,9 +15,9 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics import residuals
 from dpfast.statistics.coded_steps import PairTables
 from dpfast.statistics.residuals import (
-    Clip,
     ResidualStep,
     ThreadSums,
+    clip_of,
     coded_tables,
     residual_bound,
     residual_sizes,
@@ -96,7 +96,7 @@ def test_two_people_at_the_clip_attain_the_bound_of_replaced_ones():
     for sign in (-1.0, 1.0):
         part = sums(step, row(np.array([0.3, -0.2, 0.0, 0.5, 0.25, 100.0 * sign, 40.0 * sign]))).products
         # Finer than the grid of look-ups: so the pairs were used.
-        assert part.exponent < Clip(CLIP, step.shape).exponent
+        assert part.exponent < clip_of(CLIP, step.shape).exponent
         moved.append([math.ldexp(one, part.exponent) for one in integers(part)])
     bound = residual_bound(CLIP, step)
     # The outcomes' residuals are not quite opposite, as theta'x is not 0.
@@ -176,7 +176,7 @@ def test_which_steps_are_taken_by_pairs_is_settled_by_settings_and_declarations(
     assert tables.clip(CLIP, 1, 0) is not None
     # Totals of such columns might not fit.
     assert tables._replace(exponents=tables.exponents + 60).clip(CLIP, 1, 0) is None
-    held = Clip(CLIP, step.shape)
+    held = clip_of(CLIP, step.shape)
     for bound_squares, is_taken in ((None, True), (1.0, False)):
         thread = ThreadSums(step, held, bound_squares)
         thread.begin_coded(coded_tables(step, LAYOUT))
@@ -185,7 +185,7 @@ def test_which_steps_are_taken_by_pairs_is_settled_by_settings_and_declarations(
 
 def test_sums_are_taken_before_they_are_full():
     step = step_of(np.random.default_rng(10))
-    thread = ThreadSums(step, Clip(CLIP, step.shape))
+    thread = ThreadSums(step, clip_of(CLIP, step.shape))
     tables, taken = coded_tables(step, LAYOUT), []
 
     def take():

@@ -18,8 +18,8 @@ from dpfast.io.people import people
 from dpfast.kernels.columns import CodedBlock, CodeLayout
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import (
-    Clip,
     ResidualStep,
+    clip_of,
     coded_tables,
     residual_bound,
     residual_sizes,
@@ -320,9 +320,9 @@ def test_what_would_overflow_is_refused_before_rows_are_read():
     # Slopes are no longer than outcomes, however long theta is.
     assert ResidualStep(**good | {"theta": step.theta * 1e200, "link": "softmax"}).link == "softmax"
     with pytest.raises(ValueError, match="clip"):
-        Clip(0.0, (2, 2))
+        clip_of(0.0, (2, 2))
     with pytest.raises(ValueError, match="max_rows"):
-        Clip(1.0, (2, 2), 1 << 20)
+        clip_of(1.0, (2, 2), 1 << 20)
 
 
 def test_tables_say_whether_they_can_be_read_again_and_are():
@@ -439,7 +439,7 @@ def test_a_constant_may_be_far_from_the_units_of_rows(rows):
 
 @pytest.mark.parametrize("clip", [1e-3, 1.0, 2.0, 3.0, 1e9])
 def test_residuals_are_rounded_to_a_grid_of_2_to_the_21st_of_the_clip_at_least(clip):
-    of_products, of_residuals = Clip(clip, (3, 2)).exponents
+    of_products, of_residuals = clip_of(clip, (3, 2)).exponents
     assert of_products == 21
     assert 2.0**21 < math.ldexp(clip, of_residuals) <= 2.0**22
 

@@ -139,8 +139,8 @@ class _Numbering:
         self.of_thread = threading.local()
         self._start = partial(Cipher, algorithms.AES(cipher_key))
         self._modes = modes
-        self.lock = threading.Lock()
-        self.n_calls = 0
+        self._lock = threading.Lock()
+        self._n_calls = 0
         self.start()
 
     def start(self) -> Callable[[Any, Any], int]:
@@ -211,9 +211,9 @@ class BitSource(ABC):
             # The parent's streams are left to the parent. Two threads of a child may both come here: each goes on with
             # keys of its own, and either may be kept.
             numbering = self._numbering = _Numbering(*self._make_keys())
-        with numbering.lock:
-            call = numbering.n_calls
-            numbering.n_calls += 1
+        with numbering._lock:
+            call = numbering._n_calls
+            numbering._n_calls += 1
         return Stream(numbering, call)
 
     def words(self, n: int) -> Words:

@@ -540,8 +540,10 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
 @remembered
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:
     """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up."""
-    squared, exponent = check.positive_integer("squared_bound", squared_bound), _checked_exponent(grid_exponent)
-    return sqrt_ratio_up(squared << max(-2 * exponent, 0), 1 << max(2 * exponent, 0))
+    exponent = _checked_exponent(grid_exponent)
+    if type(squared_bound) is not int or squared_bound < 1:  # most are told without a call
+        squared_bound = check.positive_integer("squared_bound", squared_bound)
+    return sqrt_ratio_up(squared_bound << max(-2 * exponent, 0), 1 << max(2 * exponent, 0))
 
 
 def _checked_exponent(value: object) -> int:
@@ -609,11 +611,12 @@ def padded_squared_product_bound(
     >>> padded_squared_product_bound(1.0, (2, 2), (4, 4))
     730
     """
-    (p, r), bound = map(_checked_exponent, exponents), check.positive("bound", bound)
+    p, r = exponents
+    above, below = bound.as_integer_ratio()
     error_p, error_r, root, least_places = _rounding_errors(*sizes, n_rows)
     # All are multiples of 2**-places, and so is half of a length: exact in integers.
-    places = max(least_places, _places(bound) - min(r, 0), -p) + 1
-    of_p, length, finer = 1 << places + p, _in_units(bound, places + r), places - least_places
+    places = max(least_places, below.bit_length() - 1 - min(r, 0), -p) + 1
+    of_p, length, finer = 1 << places + p, (above << places + r) // below, places - least_places
     error_p, error_r, root = error_p << finer, error_r << finer, root << finer
     shortest, longest = of_p * error_r + length * error_p, 2 * of_p * error_r + length // 2 * error_p
     added = max(shortest, longest) + error_p * error_r

@@ -156,9 +156,11 @@ def _quotient_up(size: float, bound: float) -> float:
 
 def quotient_up(**numbers: float) -> float:
     """Return the first number over the second (possibly infinite), rounded up; the names are for error messages."""
-    (above, sensitivity), (below, budget) = numbers.items()
-    bound = check.positive_or_inf(below, budget)
-    size = check.positive(above, sensitivity)
+    (above, size), (below, bound) = numbers.items()
+    if type(bound) is not float or not bound > 0.0:  # most are told without a call
+        bound = check.positive_or_inf(below, bound)
+    if type(size) is not float or not 0.0 < size < math.inf:
+        size = check.positive(above, size)
     if bound == math.inf:
         return 0.0
     quotient = _quotient_up(size, bound)

@@ -415,7 +415,7 @@ class _CountFit(_ScoreFit):
         pooled with the level of the steps.
         """
         mechanism, own = self.mechanism, self.mechanism.units.outcomes
-        center, xx = coordinates.center @ coef, self._xx(coordinates)
+        center, xx = coordinates.center @ coef, coordinates.of_features
 
         def half_variance(coef: FloatArray) -> float:
             return min(0.5 * own**2 * float(np.sum(coef * (xx @ coef))) / self.rows, _MOST_SPREAD)

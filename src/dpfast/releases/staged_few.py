@@ -61,8 +61,9 @@ class FewPeople(Fit):
         longest = _LONGEST * math.sqrt(len(theta))
         shape, most = theta.shape, mechanism.most
         how = descent.few_steps(shape, self.rows, resolution, most=most, asked=mechanism.n_steps)
-        clip = yield from self._mean_size(of_sizes, self._step(theta, coordinates, longest), longest)
-        descent_of = coordinates, longest, how, Position.start(theta), _CLIPPED
+        step = self._step(theta, coordinates, longest)
+        clip = yield from self._mean_size(of_sizes, step, longest)
+        descent_of = coordinates, step, how, Position.start(theta), _CLIPPED
         position, _ = yield from self._descend(of_steps, (), *descent_of, Clipped(clip), most=clip)
         found = descent.found_of_few(position, how, self.rows)
         solved = self._solved(found, coordinates)

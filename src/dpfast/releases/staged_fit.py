@@ -130,11 +130,11 @@ class Fit:
             theta[-1] = outcome
         first, *later = parts.sizes
         step = self._step(theta, coordinates, longest)
-        clip = yield from self._clip("sizes of residuals, step 1", first, step, longest, share)
-        descent_of = coordinates, longest, how, Position.start(theta), share
+        clip = yield from self._clip("sizes of residuals, step 1", first, step, share)
+        descent_of = coordinates, step, how, Position.start(theta), share
         position, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.found(position, how, curved)
-        found, excess = yield from self._excess(parts.excess, found, coordinates, longest, clip, share)
+        found, excess = yield from self._excess(parts.excess, found, coordinates, step, clip, share)
         level, residuals = yield from self._last(parts, found, coordinates)
         theta, found, level = self._corrected(found, coordinates, excess, level)
         solved = self._solved(found._replace(theta=theta), coordinates)
@@ -203,7 +203,7 @@ class Fit:
         found: list[tuple[float, Coordinates, Lengths]] = []
         for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
             whitened = Coordinates.whitened(xx, noise, power, center, self.rows, constant=constant)
-            longest = float(np.linalg.norm(whitened.whitening, 2)) * radius
+            longest = float(np.linalg.svd(whitened.whitening, compute_uv=False)[0]) * radius
             name = f"sizes of rows whitened by power {power:g}"
             lengths, seen = yield from self._lengths(name, part, self._map(center, whitened.whitening), longest)
             length = min(max(seen or 0.0, whitened.usual_length()), longest)
@@ -225,7 +225,7 @@ class Fit:
         budget: Privacy,
         sizes: Sequence[Privacy],
         coordinates: Coordinates,
-        longest: float,
+        step: ResidualStep,
         how: descent.Steps,
         position: Position,
         share: float,
@@ -238,10 +238,10 @@ class Fit:
         Returns the mean clip of late steps too, weighted as these are. A later clip is `most` at most.
         """
         mechanism, own = self.mechanism, self.mechanism.units
-        step = self._step(position.theta, coordinates, longest)
-        counted = dict(zip(how.counted, sizes, strict=False))
+        counted, (clip, sized) = dict(zip(how.counted, sizes, strict=False)), clipped
         clips: list[float] = []
-        for number, part in enumerate(parts_of(budget, [1.0] * how.n_steps)):
+        entries, part = position.theta.size, parts_of(budget, [1.0] * how.n_steps)[0]
+        for number in range(how.n_steps):
             summed = coordinates.as_summed(position.theta, *own)
             if (kept := self._kept(summed)) < 1.0:
                 position = position._replace(theta=kept * position.theta)
@@ -249,12 +249,10 @@ class Fit:
             step = step.at(summed)
             if number in counted:
                 name = f"sizes of residuals, step {number + 1}"
-                clipped = yield from self._clip(name, counted[number], step, longest, share)
-            clip = clipped.clip
+                clip, sized = yield from self._clip(name, counted[number], step, share)
             clips.append(clip)
             bound = residual_bound(clip, step, mechanism.max_rows)
             unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
-            entries = position.theta.size
             sums = NoisySum.with_count(part, bound, unit, (entries + 1,), mechanism._unit)
             released = yield Query(
                 f"residuals, step {number + 1}", sums, partial(sum_residuals, step=step, clip=clip, unit=unit), clip
@@ -263,15 +261,15 @@ class Fit:
             measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
             position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
-            clipped = clipped._replace(clip=min(max(clip, _SMALLEST_CLIP), most))
-        return position, clipped._replace(clip=float(position.weights(how) @ clips))
+            clip = min(max(clip, _SMALLEST_CLIP), most)
+        return position, Clipped(float(position.weights(how) @ clips), sized)
 
     def _excess(
         self,
         part: Privacy | None,
         found: descent.Found,
         coordinates: Coordinates,
-        longest: float,
+        step: ResidualStep,
         clipped: Clipped,
         share: float,
     ) -> Generator[Query, Release, tuple[descent.Found, Excess]]:
@@ -288,7 +286,7 @@ class Fit:
         if part is None:
             return found, Excess(np.zeros_like(found.theta), None, of_tail._replace(mean=of_tail.mean / unit))
         beyond = clipped.clip if mechanism.max_rows is None else 0.0
-        step = replace(self._step(found.theta, coordinates, longest), beyond=beyond)
+        step = step.at(coordinates.as_summed(found.theta, *own), beyond)
         clip -= beyond
         bound = residual_bound(clip, step, mechanism.max_rows)
         sums = NoisySum.calibrate(part, bound, found.theta.shape, unit=mechanism._unit)
@@ -306,7 +304,7 @@ class Fit:
             return theta, found._replace(theta=center), level._replace(bias=bias)
         # Residuals of few people are clipped much more, as their rows are long: most is beyond the second clip, too.
         # If all that are clipped were among a column's few people, it would be moved by 1/sqrt(share) of the constant.
-        back, xx = descent.inverse(coordinates.whitening.T), self._xx(coordinates)
+        back, xx = descent.inverse(coordinates.whitening.T), coordinates.of_features
         few, rareness = self._few(coordinates, xx)
         moved = np.sqrt(self.rows / (np.diag(xx) * np.maximum(few, excess.tail.share)))
         moved = np.outer(-np.sign(coordinates.center) * moved, center[-1] - found.theta[-1])
@@ -318,11 +316,9 @@ class Fit:
         found = found._replace(theta=center)
         return theta, found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
 
-    def _clip(
-        self, name: str, part: Privacy, step: ResidualStep, longest: float, share: float
-    ) -> Generator[Query, Release, Clipped]:
+    def _clip(self, name: str, part: Privacy, step: ResidualStep, share: float) -> Generator[Query, Release, Clipped]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
-        octaves = octaves_below(self._largest_part(longest))
+        octaves = octaves_below(self._largest_part(step.longest))
         counted = yield from self._residual_sizes(name, part, step, octaves)
         counts, edges, deviation = counted
         found = descent.size_of_share(counts, deviation, edges, share, self.people)
@@ -340,7 +336,7 @@ class Fit:
         statistic = partial(count_residuals, step=step, octaves=octaves, of_first_rows=of_first_rows)
         released = yield Query(name, mechanism, statistic)
         edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
-        return Counted(released.values["sum"][0], np.append(edges, edges[-1]), mechanism.deviation)
+        return Counted(released.values["sum"][0], np.concatenate([edges, edges[-1:]]), mechanism.deviation)
 
     def _last(
         self, parts: Parts, found: descent.Found, coordinates: Coordinates
@@ -391,18 +387,12 @@ class Fit:
         back = coordinates.whitening.T
         coef = back @ found.theta[:features]
         covariance = back @ found.covariance[:features, :features] @ back.T
-        xx = self._xx(coordinates)
+        xx = coordinates.of_features
         if mechanism.penalty is None:
             return descent.shrunk(coef, covariance, xx, self.unlikely)
         own, scale = mechanism.penalty, mechanism.row_map.scale
         penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
         return descent.penalised(coef, covariance, xx, penalty)
-
-    def _xx(self, coordinates: Coordinates) -> FloatArray:
-        """Return X'X about the rows' mean, made feasible, for rows in units."""
-        back = descent.inverse(coordinates.whitening)
-        xx = descent.without_constant(coordinates.resolved(), has_constant=self.mechanism.fit_intercept)
-        return back @ xx @ back.T
 
     def _told(
         self,
@@ -431,7 +421,7 @@ class Fit:
         given = solution.ridge if mechanism.penalty is None else mechanism.penalty
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
         forth = descent.inverse(back)
-        xx = self._xx(coordinates)
+        xx = coordinates.of_features
         # Few people may have residuals of a variance of their own.
         unlike = np.sqrt(1.0 + _UNLIKE * self._few(coordinates, xx)[1])
         noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
@@ -544,7 +534,8 @@ class Fit:
         if row_map.scale is not None:
             moved = moved * row_map.scale
         basis = None if whitening is None else np.ascontiguousarray(whitening.T) / own
-        return replace(row_map, center=moved if row_map.center is None else row_map.center + moved, basis=basis)
+        center = moved if row_map.center is None else row_map.center + moved
+        return RowMap(**vars(row_map) | {"center": center, "basis": basis})
 
     @property
     def _is_heavy(self) -> bool:

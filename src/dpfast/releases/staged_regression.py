@@ -182,7 +182,15 @@ class StagedRegression(Mechanism[Regression]):
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
-        left, people, rows = yield from self._counted()
+        known = self.public.n_rows
+        return self._of_unknown_number() if known is None else self._fitted(self.privacy, float(known), float(known))
+
+    def _of_unknown_number(self) -> Stages[Regression]:
+        """Yield the query for the numbers of people and rows, and those of a fit of so many."""
+        return (yield from self._fitted(*(yield from self._counted())))
+
+    def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:
+        """Yield the queries of a fit of so many people and rows."""
         if self._shows_level_alone(people):
             level = yield from self._mean_outcome(left, rows)
             return partial(self._level_alone, level)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -150,7 +151,7 @@ def schedule(people: float, mu: float, features: int, *, constant: bool, squares
 
 def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
     """Shrink a noisy vector towards zero, to nothing where it is no longer than its noise (James and Stein 1961)."""
-    squares = float(np.sum(mean**2))
+    squares = float(np.add.reduce(mean**2))
     kept = max(0.0, 1.0 - len(mean) * deviation**2 / squares) if squares > 0.0 else 0.0
     shrunk: FloatArray = kept * mean
     return shrunk
@@ -163,7 +164,7 @@ def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy:
     higher with Laplace noise.
     """
     needed = np.where(sizes < _FAR_BELOW * sizes[-1], _SURELY, _STANDS_OUT) * (_HEAVY if heavy else 1.0)
-    found = np.flatnonzero(counts > needed * deviation)
+    (found,) = (counts > needed * deviation).nonzero()
     return float(sizes[found[-1]]) if len(found) else None
 
 
@@ -183,11 +184,11 @@ def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share
     if counts[0] > max(_STANDS_OUT * deviation, _MANY_ZEROS * people):
         people, share = max(people - float(counts[0]), 1.0), min(share, _FEW_OF_OTHERS)
     # People below are counted from either end: the mean has half the variance.
-    above = np.append(np.cumsum(others[:0:-1])[::-1], 0.0)
-    below = (np.cumsum(others) + (people - above)) / (2.0 * people)
-    reached = np.flatnonzero(below >= 1.0 - share)
+    above = np.concatenate([others[:0:-1].cumsum()[::-1], [0.0]])
+    below = (others.cumsum() + (people - above)) / (2.0 * people)
+    (reached,) = (below >= 1.0 - share).nonzero()
     # Far beyond the last that are seen it is noise that adds up.
-    seen = np.flatnonzero(others > _STANDS_OUT * deviation)
+    (seen,) = (others > _STANDS_OUT * deviation).nonzero()
     farthest = seen[-1] + _HIDDEN if len(seen) else len(others) - 1
     return float(sizes[1 + min(reached[0] if len(reached) else farthest, farthest, len(others) - 1)])
 
@@ -223,13 +224,14 @@ class Coordinates:
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
         # If no eigenvalue is above the noise, rows may be as large as the noise can hide.
-        hidden = _EIGENVALUE_FLOOR * ridge * float(np.mean(lengths**2))
-        lengths /= math.sqrt(max(float(np.sum(lengths**2 * kept)), hidden) / (people * features))
+        hidden = _EIGENVALUE_FLOOR * ridge * (float(np.add.reduce(lengths**2)) / features)
+        lengths /= math.sqrt(max(float(np.add.reduce(lengths**2 * kept)), hidden) / (people * features))
         # Rotated to need few products: noise equal in all coordinates stays equal.
         whitening = _triangular((vectors * lengths) @ vectors.T)
-        seen = linalg.block_diag(_symmetric(whitening @ xx @ whitening.T), *([people] if constant else []))
-        scaled = noise * float(np.mean(np.sum(whitening**2, axis=1)))
-        cost = float(np.sum(1.0 / (lengths**2 * (kept + ridge))))
+        seen = people * np.eye(features + constant)
+        seen[:features, :features] = _symmetric(whitening @ xx @ whitening.T)
+        scaled = noise * (float(np.add.reduce(np.add.reduce(whitening**2, axis=1))) / features)
+        cost = float(np.add.reduce(1.0 / (lengths**2 * (kept + ridge))))
         return cls(whitening, center, constant, seen, scaled, cost)
 
     @property
@@ -265,6 +267,14 @@ class Coordinates:
         values, vectors = eigh(self.xx)
         least = _EIGENVALUE_FLOOR * self.noise * math.sqrt(len(self.whitening))
         found: FloatArray = (vectors * np.maximum(values, max(least, _TINY))) @ vectors.T
+        return found
+
+    @cached_property
+    def of_features(self) -> FloatArray:
+        """X'X about the rows' mean, made feasible, for rows in their own coordinates."""
+        back = inverse(self.whitening)
+        xx = without_constant(self.resolved(), has_constant=self.constant)
+        found: FloatArray = back @ xx @ back.T
         return found
 
     def ridged_inverse(self) -> FloatArray:
@@ -494,11 +504,13 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: f
     variances, vectors = eigh(covariance)
     variances = np.maximum(variances, _TINY)
     turned = vectors.T @ coef
-    squares = np.sum(turned**2, axis=1)
-    signals = _SIGNALS * float(np.median(variances))
+    squares = np.add.reduce(turned**2, axis=1)
+    # Ascending, the middle one, or the mean of two.
+    size = len(variances)
+    signals = _SIGNALS * ((float(variances[(size - 1) // 2]) + float(variances[size // 2])) / 2.0)
     totals = signals[:, None] + variances
-    likelihoods = -0.5 * np.sum(squares / totals + outcomes * np.log(totals), axis=1)
-    signal = signals[np.flatnonzero(likelihoods >= np.max(likelihoods) - unlikely)[-1]]
+    likelihoods = -0.5 * np.add.reduce(squares / totals + outcomes * np.log(totals), axis=1)
+    signal = signals[(likelihoods >= np.maximum.reduce(likelihoods) - unlikely).nonzero()[0][-1]]
     factors = signal / (signal + variances)
     half = vectors * factors
     kept = _symmetric(half @ (variances[:, None] * half.T))

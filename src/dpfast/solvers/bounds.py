@@ -85,7 +85,7 @@ def last_bin(
     last = -1
     for length in runs:
         limit = few + deviation * _beyond_noise(length, caution.false_alarm / (n_bins * len(runs)), heavy)
-        beyond = np.flatnonzero(below[length:] - below[:-length] > limit)
+        (beyond,) = (below[length:] - below[:-length] > limit).nonzero()
         last = max(last, int(beyond[-1]) if len(beyond) else -1)
     is_certain = last >= 0
     if not is_certain:

@@ -182,22 +182,26 @@ def _posterior(
     unit = math.sqrt(max(largest, float(np.max(variances)), _TINY))
     bias = np.clip(bias / unit, -_FARTHEST, _FARTHEST)
     variances, largest = np.maximum(variances / unit**2, _EXACT), max(largest / unit**2, _EXACT)
-    scales = np.meshgrid(_SQUARES * largest, along, np.square(growth * _OTHERS), indexing="ij")
-    squares, along, others = (np.append(0.0, scale.ravel()) for scale in scales)
-    weights = np.broadcast_to((1.0 - _NONE) * _WEIGHTS / (len(_SQUARES) * len(along)), scales[0].shape)
-    weights = np.append(_NONE, weights.ravel())
+    # Of every combination, and first of no bias: the square, how much along, how much apart, and the weight.
+    each = np.empty((4, len(_SQUARES), len(along), len(_OTHERS)))
+    each[0], each[1] = (_SQUARES * largest)[:, None, None], along[:, None]
+    # Weights were tuned with this divisor, by which no bias has three quarters of the whole.
+    each[2], each[3] = np.square(growth * _OTHERS), (1.0 - _NONE) * _WEIGHTS / (len(_SQUARES) * (each[0].size + 1))
+    squares, along, others, weights = np.concatenate([[[0.0]] * 3 + [[_NONE]], each.reshape(4, -1)], axis=1)
     of_leading = np.column_stack([np.ones_like(along), along])[:, 2 - n_leading :]
     prior = np.einsum("m,mi,mj->mij", squares, of_leading, of_leading)
     prior[:, -1, -1] += (_APART * growth) ** 2 * squares
     leading, rest = np.split(bias, [n_leading])
     own, free = np.split(variances, [n_leading])
-    total, priors = prior + np.diag(own), np.outer(squares * others, np.ones_like(rest))
-    gain, kept = prior @ np.linalg.inv(total), priors / (priors + free)
-    logs = np.log(weights) - 0.5 * np.log(np.linalg.det(total / own)) - 0.5 * np.sum(np.log1p(priors / free), axis=1)
-    logs -= 0.5 * np.einsum("i,mij,j->m", leading, np.linalg.inv(total), leading)
-    logs -= 0.5 * np.sum(rest**2 / (priors + free), axis=1)
-    weights = np.exp(logs - np.max(logs))
-    weights /= np.sum(weights)
+    total, apart = prior + np.diag(own), (squares * others)[:, None]
+    inverse, kept = np.linalg.inv(total), apart / (apart + free)
+    gain = prior @ inverse
+    logs = np.log(weights) - 0.5 * np.log(np.linalg.det(total / own))
+    logs -= 0.5 * np.add.reduce(np.log1p(apart / free), axis=1)
+    logs -= 0.5 * np.einsum("i,mij,j->m", leading, inverse, leading)
+    logs -= 0.5 * np.add.reduce(rest**2 / (apart + free), axis=1)
+    weights = np.exp(logs - np.maximum.reduce(logs))
+    weights /= np.add.reduce(weights)
     means = np.hstack([gain @ leading, kept * rest])
     mean = weights @ means
     covariance = ((means - mean).T * weights) @ (means - mean)

@@ -95,6 +95,7 @@ class ResidualStep:
     bend: tuple[float, float] = (1.0, 1.0)
     beyond: float = 0.0  # only what exceeds this length is left of p r'
 
+    @np.errstate(over="ignore")
     def __post_init__(self) -> None:
         if self.theta.ndim != 2:
             raise _theta_error()
@@ -105,44 +106,43 @@ class ResidualStep:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
         check.choice("link", self.link, tuple(residual_step.LINKS))
         if not 0.0 <= self.beyond <= _LARGEST:
-            raise ValueError(f"beyond must be a number from 0 to {_LARGEST}, got {self.beyond!r}")
+            raise _beyond_error(self.beyond)
         if not self.longest >= _SMALLEST:
             raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
-        with np.errstate(over="ignore"):
-            length_x, _ = self._lengths
+        length_x, _ = self._lengths
         length_p = math.hypot(length_x, float(self.constant))
         if self.whitening is not None:
             if self.whitening.ndim != 2 or self.whitening.shape[1] != n_columns or len(self.whitening) < 1:
                 raise ValueError(f"whitening must have {n_columns} columns, as many as theta has rows")
-            if not _SMALLEST <= float(np.max(np.abs(self.whitening))) <= _LARGEST:
+            if not _SMALLEST <= float(np.maximum.reduce(np.abs(self.whitening), axis=None)) <= _LARGEST:
                 raise ValueError("whitening must hold finite numbers, the largest from 1e-100 to 1e100 in size")
             length_p = self._longest_product(self.whitening, length_x)
         if not length_p <= _LARGEST_NORM:
             raise _overflow_error()
         self._check_theta()
 
-    def at(self, theta: FloatArray) -> ResidualStep:
+    @np.errstate(over="ignore")
+    def at(self, theta: FloatArray, beyond: float = 0.0) -> ResidualStep:
         """Return the step for other coefficients: what does not depend on them is not computed again."""
         if theta.shape != self.theta.shape:
             raise ValueError("theta must have as many rows and columns as before")
+        if not 0.0 <= beyond <= _LARGEST:
+            raise _beyond_error(beyond)
         moved = object.__new__(ResidualStep)
-        moved.__dict__.update({"_maps": self._maps} | vars(self) | {"theta": theta})
+        moved.__dict__.update({"_maps": self._maps} | vars(self) | {"theta": theta, "beyond": beyond})
         moved._check_theta()
         return moved
 
     def _check_theta(self) -> None:
-        if not np.isfinite(self.theta).all():
-            raise _theta_error()
         length_x, of_y = self._lengths
-        with np.errstate(over="ignore"):
-            margin = self._longest_product(self.theta.T, length_x)
+        margin = self._longest_product(self.theta.T, length_x)
         if self.link not in ("logistic", "softmax"):
             reach = of_y + margin
         else:
             # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
             reach = 2.0 * self.theta.shape[1] * of_y if margin <= _LARGEST_MARGIN else math.inf
         if not reach <= _LARGEST_NORM:
-            raise _overflow_error()
+            raise _overflow_error() if np.isfinite(self.theta).all() else _theta_error()
 
     @cached_property
     def _lengths(self) -> tuple[float, float]:
@@ -179,6 +179,10 @@ class ResidualStep:
         """Return what the kernel reads rows with."""
         theta = in_c_order(self.theta.T, np.float64)
         return *self._maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend, self.beyond
+
+
+def _beyond_error(beyond: object) -> ValueError:
+    return ValueError(f"beyond must be a number from 0 to {_LARGEST}, got {beyond!r}")
 
 
 def _theta_error() -> ValueError:
@@ -220,55 +224,48 @@ def coded_tables(step: ResidualStep, layout: CodeLayout) -> StepTables | None:
     return StepTables(products, pairs)
 
 
-@dataclass(frozen=True)
-class Clip:
+class Clip(NamedTuple):
     """A bound on people's parts, and the grid that belongs to it: public."""
 
     #: Frobenius norm that parts are scaled onto.
     bound: float
     shape: tuple[int, int]
     #: Most rows of a person; None where every row is a person.
-    max_rows: int | None = None
+    max_rows: int | None
+    #: Exponents of the grids of p and r.
+    exponents: tuple[int, int]
+    #: Squared norm of a person's part, in grid units, that none exceeds.
+    squared_bound: int
+    #: Norm that a single row's part is scaled onto, and its squared norm, in grid units, that none exceeds.
+    row_bound: float
+    squared_row_bound: int
 
-    def __post_init__(self) -> None:
-        checked_bound(self.bound, "clip")
-        check_most_rows(self.max_rows)
-
-    @cached_property
-    def exponents(self) -> tuple[int, int]:
-        """Exponents of the grids of p and r."""
-        return _EXPONENT_P, grid_exponent(self.bound)
-
-    @cached_property
+    @property
     def exponent(self) -> int:
         """Exponent of the unit of products."""
         return -sum(self.exponents)
 
-    @cached_property
-    def squared_bound(self) -> int:
-        """Squared norm of a person's part, in grid units, that none exceeds."""
-        return padded_squared_product_bound(self.bound, self.exponents, self.shape, self.max_rows or 1)
 
-    @property
-    def row_bound(self) -> float:
-        """Norm that a single row's part is scaled onto."""
-        return self.bound if self.max_rows is None else _ROW_OF_SEVERAL * self.bound
-
-    @cached_property
-    def squared_row_bound(self) -> int:
-        """Squared norm of a single row's part, in grid units, that none exceeds."""
-        if self.max_rows is None:
-            return self.squared_bound
-        return padded_squared_product_bound(self.row_bound, self.exponents, self.shape)
+@remembered
+def clip_of(bound: float, shape: tuple[int, int], max_rows: int | None = None) -> Clip:
+    """Return the clip of parts of a shape to a bound."""
+    checked_bound(bound, "clip")
+    exponents = _EXPONENT_P, grid_exponent(bound)
+    if max_rows is None:
+        squared = padded_squared_product_bound(bound, exponents, shape)
+        return Clip(bound, shape, None, exponents, squared, bound, squared)
+    check_most_rows(max_rows)
+    row_bound = _ROW_OF_SEVERAL * bound
+    squared, squared_row = (
+        padded_squared_product_bound(one, exponents, shape, rows) for one, rows in ((bound, max_rows), (row_bound, 1))
+    )
+    return Clip(bound, shape, max_rows, exponents, squared, row_bound, squared_row)
 
 
 def check_most_rows(max_rows: int | None) -> None:
     """Refuse more rows of a person than integers have room for; None is for people with one row each."""
     if max_rows is not None and check.positive_integer("max_rows", max_rows) > MOST_ROWS_OF_ONE:
         raise ValueError(f"max_rows must be at most {MOST_ROWS_OF_ONE} for residual sums, got {max_rows}")
-
-
-clip_of = remembered(Clip)
 
 
 class ResidualSums(NamedTuple):
@@ -475,7 +472,8 @@ class ThreadSums(ThreadRows):
         products, squares, n_beyond = self.kernel.take()
         unit = self._unit_of_squares
         of_squares = None if unit is None else FixedPoint.from_integers(squares, unit)
-        return self._gather(ResidualSums(FixedPoint.from_integers(products, self._held.exponent), of_squares, n_beyond))
+        products = FixedPoint.from_integers(products, -sum(self._held.exponents))
+        return self._gather(ResidualSums(products, of_squares, n_beyond))
 
 
 class ThreadSizes(ThreadRows):
@@ -567,7 +565,10 @@ def _add_ranges(
                 return status
         return residual_step.ADDED
 
-    statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_workers]], ranges.stop)
+    if n_workers == 1:
+        statuses = [add_ranges(parts[0])]
+    else:
+        statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_workers]], ranges.stop)
     for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
         if status in statuses:
             raise check.not_finite(name)
