@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+#: Of ours, and of NumPy, whose decorators are around our functions.
+_PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (os.path.dirname(__file__), np.__file__))
 # Beyond, noise is so much larger than sums, or sums than noise, that no solver tells both.
 _EPSILONS = 2.0**-40, 2.0**40
 # An expected error of this part of what is estimated means that the answer is mostly noise.
@@ -134,7 +135,7 @@ def reserve(model: Spender, privacy: Privacy, unit: Unit = "row", mu: float | No
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line that called into the package."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGES):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -154,10 +154,16 @@ class Table:
 
     def blocks(self, map_x: BlockMap | None = None, map_y: BlockMap | None = None) -> Iterator[Block]:
         """Iterate over blocks of rows, each passed through the given maps; not for partitions."""
-        return self._blocks() if map_x is None and map_y is None else self._mapped_blocks(map_x, map_y)
+        if map_x is not None or map_y is not None:
+            return self._mapped_blocks(map_x, map_y)
+        if self.arrays is not None:
+            return iter((self.arrays,))
+        if self.stream is not None:
+            return iter(self.stream)
+        raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
 
     def _mapped_blocks(self, map_x: BlockMap | None, map_y: BlockMap | None) -> Iterator[Block]:
-        for x_block, y_block in self._blocks():
+        for x_block, y_block in self.blocks():
             for start in range(0, max(len(x_block), 1), _MAPPED_ROWS):
                 x = x_block[start : start + _MAPPED_ROWS]
                 y = None if y_block is None else y_block[start : start + _MAPPED_ROWS]
@@ -165,14 +171,14 @@ class Table:
 
     def check_finite(self) -> None:
         """Refuse NaN and infinity anywhere; not for partitions."""
-        for x, y in self._blocks():
+        for x, y in self.blocks():
             for name, block in (("X", x), ("Y", y)):
                 if block is not None and not all(map(_is_finite, _pieces(block))):
                     raise check.not_finite(name)
 
     def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features and outcomes as two arrays: those in memory as they are, a stream's blocks joined."""
-        x, y = self.arrays or _joined(self._blocks())
+        x, y = self.arrays or _joined(self.blocks())
         if y is None:
             raise ValueError("Y is needed: outcomes, or labels, of every row")
         return x, y
@@ -215,13 +221,6 @@ class Table:
         of_part = partial(_of_part, function, (self.n_features, self.n_outcomes), groups is not None, may_copy)
         found: Found = self.partitions.reduce(of_part, combine)
         return found
-
-    def _blocks(self) -> Iterator[Block]:
-        if self.arrays is not None:
-            return iter((self.arrays,))
-        if self.stream is not None:
-            return iter(self.stream)
-        raise TypeError("X and Y must be held in memory here, and not be in parts that lie elsewhere")
 
 
 def groups_of(table: object, groups: Any) -> Any:

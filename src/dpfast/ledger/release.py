@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -198,7 +197,7 @@ class Release:
         """Refuse a release whose record could not be read again: no ledger could open a file with it."""
         if not (self.privacy.epsilon > 0.0 and 0.0 <= self.privacy.delta < 1.0):  # a sum of guarantees
             Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
-        _checked_fields(partial(getattr, self))
+        _checked_fields(vars(self).__getitem__)
 
     def _recorded_at(self, time: str) -> None:
         """Take the time of the reservation that pays for it; called by the ledger when it records a release."""

@@ -252,7 +252,8 @@ class Fit:
                 clip, sized = yield from self._clip(name, counted[number], step, share)
             clips.append(clip)
             bound = residual_bound(clip, step, mechanism.max_rows)
-            unit = _power_below(descent.COUNT_UNIT * 2.0 * clip)
+            # The largest power of two that is not above it.
+            unit = math.ldexp(0.5, math.frexp(descent.COUNT_UNIT * 2.0 * clip)[1])
             sums = NoisySum.with_count(part, bound, unit, (entries + 1,), mechanism._unit)
             released = yield Query(
                 f"residuals, step {number + 1}", sums, partial(sum_residuals, step=step, clip=clip, unit=unit), clip
@@ -602,11 +603,6 @@ def octaves_below(largest: float) -> tuple[int, int]:
     """Return the first and the last of the half-octaves in which sizes are counted."""
     last = max(-500, min(math.ceil(2.0 * math.log2(largest)), 500))
     return last - _TOLD_APART, last
-
-
-def _power_below(size: float) -> float:
-    """Return the largest power of two that is not above a size."""
-    return math.ldexp(0.5, math.frexp(size)[1])
 
 
 def held(vector: FloatArray, length: float) -> FloatArray:

@@ -190,14 +190,17 @@ class StagedRegression(Mechanism[Regression]):
         return (yield from self._fitted(*(yield from self._counted())))
 
     def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:
-        """Yield the queries of a fit of so many people and rows."""
+        """Return the queries of a fit of so many people and rows."""
         if self._shows_level_alone(people):
-            level = yield from self._mean_outcome(left, rows)
-            return partial(self._level_alone, level)
+            return self._of_level(left, rows)
         squares = self.max_rows is None
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=squares)
-        fit = (FewPeople if self._is_few(people) else Fit)(self, left, shares, people, rows)
-        return (yield from fit.stages())
+        return (FewPeople if self._is_few(people) else Fit)(self, left, shares, people, rows).stages()
+
+    def _of_level(self, left: Privacy, rows: float) -> Stages[Regression]:
+        """Yield the query of so few people."""
+        level = yield from self._mean_outcome(left, rows)
+        return partial(self._level_alone, level)
 
     def _shows_level_alone(self, people: float) -> bool:
         """Whether so few people show no more than the mean of their outcomes."""

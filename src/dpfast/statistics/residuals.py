@@ -387,10 +387,8 @@ class ThreadRows(ABC):
     kernel: residual_step.ResidualRows
     #: Adds most rows with codes; the kernel adds the others.
     coded: coded_step.CodedRows | None = None
-
-    def __init__(self, step: ResidualStep) -> None:
-        self._step = step
-        self._tables: StepTables | None = None
+    _step: ResidualStep
+    _tables: StepTables | None = None
 
     def begin_coded(self, tables: StepTables) -> None:
         """Prepare for rows with codes."""
@@ -416,8 +414,7 @@ class ThreadSums(ThreadRows):
     coded: coded_step.CodedSums | None = None
 
     def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
-        super().__init__(step)
-        self._held = held
+        self._step, self._held = step, held
         self._sums: ResidualSums | None = None
         self._unit_of_squares: int | None = None
         limits = None
@@ -454,11 +451,8 @@ class ThreadSums(ThreadRows):
         assert self._tables.pairs is not None
         by_slot, high, low, n_beyond = self.coded.take()
         products = self._tables.pairs.total(by_slot, high, low, self._held.bound)
-        self._gather(ResidualSums(products, None, n_beyond))
-
-    def _gather(self, found: ResidualSums) -> ResidualSums:
+        found = ResidualSums(products, None, n_beyond)
         self._sums = found if self._sums is None else _add_sums(self._sums, found)
-        return self._sums
 
     def make_room(self, n_rows: int) -> None:
         """See to it that so many rows can be added."""
@@ -472,8 +466,10 @@ class ThreadSums(ThreadRows):
         products, squares, n_beyond = self.kernel.take()
         unit = self._unit_of_squares
         of_squares = None if unit is None else FixedPoint.from_integers(squares, unit)
-        products = FixedPoint.from_integers(products, -sum(self._held.exponents))
-        return self._gather(ResidualSums(products, of_squares, n_beyond))
+        exact = FixedPoint.from_integers(products, -sum(self._held.exponents))
+        found = ResidualSums(exact, of_squares, n_beyond)
+        self._sums = found if self._sums is None else _add_sums(self._sums, found)
+        return self._sums
 
 
 class ThreadSizes(ThreadRows):
@@ -483,8 +479,7 @@ class ThreadSizes(ThreadRows):
     coded: coded_step.CodedSizes | None = None
 
     def __init__(self, step: ResidualStep, half_octaves: tuple[int, int], level: int = -1) -> None:
-        super().__init__(step)
-        self._bins = half_octaves
+        self._step, self._bins = step, half_octaves
         first, last = half_octaves
         self.kernel = residual_step.ResidualSizes(*step.kernel_arguments(), first=first, last=last, level=level)
         self._counts = np.zeros(last - first + 2, np.int64)
@@ -522,7 +517,10 @@ def _go_through(
         layout, tables = None, None
         for x, y in table.blocks():
             assert y is not None
-            _check_block(x, y, table)
+            if x.shape[1] != table.n_features or y.shape[1] != table.n_outcomes:
+                raise ValueError(
+                    f"blocks of X and Y must have {table.n_features} and {table.n_outcomes} columns, as the first"
+                )
             if isinstance(x, CodedBlock) and x.layout != layout:
                 layout, tables = x.layout, coded_tables(step, x.layout)
             own = tables if isinstance(x, CodedBlock) else None
@@ -565,8 +563,8 @@ def _add_ranges(
                 return status
         return residual_step.ADDED
 
-    if n_workers == 1:
-        statuses = [add_ranges(parts[0])]
+    if n_workers == 1 and 0 < n_rows <= longest:
+        statuses = [add(parts[0], 0, n_rows)]
     else:
         statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_workers]], ranges.stop)
     for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
@@ -606,11 +604,6 @@ def _add_people(x: Rows, y: Rows, whose: People, part: ThreadSums | ThreadSizes,
     *_, offsets, first, last = people
     part.make_room(int(offsets[last] - offsets[first]))
     return part.kernel.add_people(*people)
-
-
-def _check_block(x: Rows, y: Rows, table: io.Table) -> None:
-    if (x.shape[1], y.shape[1]) != (table.n_features, table.n_outcomes):
-        raise ValueError(f"blocks of X and Y must have {table.n_features} and {table.n_outcomes} columns, as the first")
 
 
 def _squares_limit(bound: float, step: ResidualStep) -> int:
