@@ -646,7 +646,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     @property
     def _needs_descent(self) -> bool:
         """Whether descent is taken where it can be: standard errors share mu with it."""
-        return self.inference or len(self._declared_classes()) > 2
+        return self.inference or self._n_minimisers > 2
 
     def _descends(self, privacy: Privacy, n_features: int, n_rows: int) -> bool:
         """Choose the method, from public numbers."""
@@ -684,7 +684,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     @property
     def _n_minimisers(self) -> int:
-        n_classes = len(self._declared_classes())
+        # What is no list of labels is refused with them.
+        n_classes = len(self.classes) if isinstance(self.classes, list) else len(self._declared_classes())
         return 1 if n_classes == 2 else n_classes
 
     def _declared_classes(self) -> NDArray[Any]:

@@ -103,6 +103,9 @@ def step_arguments(constraint: Constraint | None, weight: float, bounds: Proxima
 
 def guesses(problem: QuadraticProblem) -> Iterator[FloatArray]:
     """Yield points at which the Newton method, from ever better starts, ends or is given up."""
+    if problem.weight == 0.0 and (problem.constraint is None or isinstance(problem.constraint, L2Ball)):
+        # There are two faces, and any step tells them apart.
+        yield _undamped(problem, problem.start(), problem.bounds.step)
     step = 1.0 / _estimated_smoothness(problem)
     x = problem.proximal(np.zeros(len(problem.linear)), step)[1]
     for length in _BURSTS:
