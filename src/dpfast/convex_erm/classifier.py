@@ -33,8 +33,8 @@ from dpfast.convex_erm.plan import (
     planned_descent,
 )
 from dpfast.convex_erm.reports import draw_classes
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import columns_of, explains_parameters
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
+from dpfast.estimator.bounded import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
@@ -43,7 +43,7 @@ from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.mechanism import NoisySum
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
-from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
+from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
 from dpfast.solvers import (
@@ -62,7 +62,7 @@ from dpfast.solvers.calibration import (
     zero_of,
 )
 from dpfast.statistics.margins import gaps
-from dpfast.statistics.rows import RowMap, limits_of
+from dpfast.statistics.rows import RowMap, limits_of, public_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

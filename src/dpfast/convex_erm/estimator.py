@@ -33,7 +33,7 @@ from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
 from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_rows
-from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem, public_rows
+from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem
 from dpfast.releases.people import People
 from dpfast.releases.sandwich import Sandwich, exact_errors
 from dpfast.solvers import (
@@ -56,7 +56,7 @@ from dpfast.solvers import (
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.proximal_point import minimise_convex
 from dpfast.solvers.sandwich import Errors
-from dpfast.statistics.rows import RowMap, bounded_rows, check_box
+from dpfast.statistics.rows import RowMap, bounded_rows, check_box, public_rows
 
 
 class Asked(NamedTuple):

@@ -25,14 +25,14 @@ from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_moments
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
-from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem, public_rows
+from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP, placed
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
 from dpfast.statistics.margins import MarginCells, margin_counts
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import RowMap, public_rows
 
 # Below, bins would be lost in the rounding of the smallest doubles.
 _LEAST_UNIT = 2.0**-1000

@@ -25,8 +25,8 @@ from dpfast.convex_erm.plan import (
     usual_curvature,
 )
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import Measured, columns_of, explains_parameters, open_with_outcome, outcomes_of
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
+from dpfast.estimator.bounded import Measured, columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit

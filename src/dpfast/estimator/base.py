@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from inspect import signature
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_args
 
 import numpy as np
 from sklearn import get_config
@@ -30,7 +30,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._threads import resolve_n_threads
 from dpfast.estimator import persistence
-from dpfast.estimator.documentation import document
+from dpfast.estimator.documentation import document, missing_parameter
 from dpfast.estimator.page import page_of
 from dpfast.estimator.persistence import LEFT_OUT, Unsolved, parameter_names
 from dpfast.estimator.presented import Container, check_output, presented, with_output
@@ -116,6 +116,37 @@ def _owned(value: Any) -> Any:
 
 def _dense(table: Any) -> Any:
     return io.in_memory(table, "X", may_copy=True) if io.is_sparse(table) else table
+
+
+Class = TypeVar("Class", bound=type)
+
+# What other estimators take, and this one may not.
+_ELSEWHERE = {"max_weight": "MultiOutcomeRidge, the classifier and the regressor take weights"}
+
+
+def explains_parameters(cls: Class) -> Class:
+    """Make the error for a missing parameter explain it, and that for an unknown parameter name the nearest."""
+    init: Any = cls.__init__  # type: ignore[misc]
+    known = signature(init).parameters
+    needed = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+
+    @wraps(init)
+    def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in kwargs:
+            if name not in known:
+                near = (
+                    _ELSEWHERE.get(name)
+                    or check.nearest(name, known)
+                    or f"its parameters: {', '.join(list(known)[1:])}"
+                )
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
+        for name in needed:
+            if name not in kwargs:
+                raise missing_parameter(cls, name)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = explaining  # type: ignore[misc]
+    return cls
 
 
 class Spender(Protocol):

@@ -10,8 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from inspect import signature
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -26,7 +24,6 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
 from dpfast.estimator.base import Prepared, PrivateEstimator, warn
-from dpfast.estimator.documentation import missing_parameter
 from dpfast.io.arrays import borrowed
 from dpfast.io.blocks import column_names, is_read_once, outcome_names_of
 from dpfast.io.sources import check_listed
@@ -245,37 +242,6 @@ def check_people(groups: object, max_rows: object) -> bool:
         raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
     check.positive_integer("max_rows", max_rows)
     return True
-
-
-Class = TypeVar("Class", bound=type)
-
-# What other estimators take, and this one may not.
-_ELSEWHERE = {"max_weight": "MultiOutcomeRidge, the classifier and the regressor take weights"}
-
-
-def explains_parameters(cls: Class) -> Class:
-    """Make the error for a missing parameter explain it, and that for an unknown parameter name the nearest."""
-    init: Any = cls.__init__  # type: ignore[misc]
-    known = signature(init).parameters
-    needed = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-
-    @wraps(init)
-    def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
-        for name in kwargs:
-            if name not in known:
-                near = (
-                    _ELSEWHERE.get(name)
-                    or check.nearest(name, known)
-                    or f"its parameters: {', '.join(list(known)[1:])}"
-                )
-                raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
-        for name in needed:
-            if name not in kwargs:
-                raise missing_parameter(cls, name)
-        init(self, *args, **kwargs)
-
-    cls.__init__ = explaining  # type: ignore[misc]
-    return cls
 
 
 class Measured(NamedTuple):

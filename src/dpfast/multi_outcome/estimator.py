@@ -23,7 +23,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Fitted, Prepared, Solved, Summed, warn
+from dpfast.estimator.base import Fitted, Prepared, Solved, Summed, explains_parameters, warn
 from dpfast.estimator.bounded import (
     BoundedEstimator,
     Measured,
@@ -31,7 +31,6 @@ from dpfast.estimator.bounded import (
     check_people,
     columns_of,
     dimensions_of,
-    explains_parameters,
     open_with_outcomes,
     outcomes_of,
 )

@@ -19,8 +19,16 @@ from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed, warn, warn_of_printed
-from dpfast.estimator.bounded import explains_parameters
+from dpfast.estimator.base import (
+    Expected,
+    Fitted,
+    PrivateEstimator,
+    Solved,
+    Summed,
+    explains_parameters,
+    warn,
+    warn_of_printed,
+)
 from dpfast.estimator.plan import Plan, least
 from dpfast.io.summaries import Estimates
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver

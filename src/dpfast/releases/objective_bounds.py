@@ -36,7 +36,6 @@ from typing import TypedDict
 import numpy as np
 
 from dpfast import _arguments as check
-from dpfast.privacy import Adjacency
 from dpfast.privacy.objective import Changes, SplitCost
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.solvers import (
@@ -275,14 +274,3 @@ def check_bound(name: str, bound: object) -> float:
     if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
         raise ValueError(f"{name} must lie between 2**-64 and 2**64, got {number!r}: measure in another unit")
     return number
-
-
-def public_rows(n_rows: int, adjacency: Adjacency) -> int | None:
-    """Return the number of rows if it is public; None if it is private, for any table that is small enough."""
-    if adjacency != "replace_one":
-        if n_rows > MOST_ROWS_IF_PRIVATE:
-            raise ValueError(f"X must have at most {MOST_ROWS_IF_PRIVATE:,} rows under adjacency={adjacency!r}")
-        return None
-    if n_rows == 0:
-        raise ValueError("X has no rows: at least one is needed")
-    return n_rows

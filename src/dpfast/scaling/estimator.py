@@ -18,8 +18,8 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, explains_parameters, rows_to_predict
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
+from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, rows_to_predict
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs

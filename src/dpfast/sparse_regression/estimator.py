@@ -24,12 +24,11 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, Solved, Summed
+from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import (
     BoundedEstimator,
     Measured,
     columns_of,
-    explains_parameters,
     open_with_outcome,
     outcomes_of,
 )
@@ -38,7 +37,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
 from dpfast.releases.minimisers import ObjectivePerturbation, loss_of_moments
-from dpfast.releases.objective_bounds import ObjectiveBounds, public_rows
+from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
 from dpfast.releases.selection import (
     Progress,
@@ -68,7 +67,7 @@ from dpfast.sparse_regression.mechanism import (
     whole_row_bound,
 )
 from dpfast.statistics import Gram, LassoSelector, Selector, block_votes, check_selector, gram
-from dpfast.statistics.rows import RowMap, check_box, limits_of
+from dpfast.statistics.rows import RowMap, check_box, limits_of, public_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -39,6 +39,17 @@ _ENTRIES_PER_THREAD = 1 << 19  # below this, starting a thread costs more than i
 _ROWS_PER_RANGE = 4096
 
 
+def public_rows(n_rows: int, adjacency: str) -> int | None:
+    """Return the number of rows if it is public; None if it is private, for any table that is small enough."""
+    if adjacency != "replace_one":
+        if n_rows > MOST_ROWS_IF_PRIVATE:
+            raise ValueError(f"X must have at most {MOST_ROWS_IF_PRIVATE:,} rows under adjacency={adjacency!r}")
+        return None
+    if n_rows == 0:
+        raise ValueError("X has no rows: at least one is needed")
+    return n_rows
+
+
 @dataclass(frozen=True)
 class RowMap:
     """A public map of rows, each on its own.

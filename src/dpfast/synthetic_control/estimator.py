@@ -20,8 +20,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, reserve, warn
-from dpfast.estimator.bounded import explains_parameters
+from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, explains_parameters, reserve, warn
 from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.plan import Plan
 from dpfast.ledger import Release
