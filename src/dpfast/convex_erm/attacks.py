@@ -202,9 +202,10 @@ def _classes_descent_attack(privacy: Privacy, copies: int) -> Attack:
         fit_intercept=False,
         **claimed(privacy),
     )
-    rows = np.zeros((1 + _OTHERS, _COLUMNS))
-    rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
-    labels = np.tile([1, -1], _OTHERS // 2 + 1)[: 1 + _OTHERS]
+    others = _OTHERS // copies  # noise in the number of people is as many times larger
+    rows = np.zeros((1 + others, _COLUMNS))
+    rows[:, 0] = np.append(1.0, np.full(others, 0.5))
+    labels = np.tile([1, -1], others // 2 + 1)[: 1 + others]
     name = "steps of descent" + (" of people's rows" if copies > 1 else "")
     return _descent_attack(name, estimator, rows, labels, privacy, copies)
 
@@ -224,9 +225,10 @@ def _scores_descent_attack(privacy: Privacy, *, inference: bool, copies: int = 1
         inference=inference,
         **claimed(privacy),
     )
-    rows = np.zeros((1 + _OTHERS, _COLUMNS))
-    rows[:, 0] = np.append(1.0, np.full(_OTHERS, 0.5))
-    outcomes = np.append(1000.0, np.zeros(_OTHERS))
+    others = _OTHERS // copies
+    rows = np.zeros((1 + others, _COLUMNS))
+    rows[:, 0] = np.append(1.0, np.full(others, 0.5))
+    outcomes = np.append(1000.0, np.zeros(others))
     name = "sums of curvatures and scores" if inference else "steps of descent of scores"
     name += " of people's rows" if copies > 1 else ""
     return _descent_attack(name, estimator, rows, outcomes, privacy, copies)
