@@ -38,10 +38,10 @@ def outcome(table_loss, parameter):
     return table_loss.bound_y * np.tanh(parameter)
 
 
-def summed(table_loss, theta, kind, rows, outcomes, curvature=math.inf):
+def summed(table_loss, theta, kind, rows, outcomes):
     """Return the exact sums of a table, as one vector: of a symmetric matrix with its Frobenius norm."""
     one = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
-    _, radius = one.moments(one.privacy, theta, kind, curvature)
+    _, radius = one.moments(one.privacy, theta, kind)
     weighed = Weighed(table_loss, theta, kind)
     gram = sum_weighed(LossRows(io.open_table(rows, np.asarray(outcomes)[:, None])), weighed, radius)
     return gram.xx, np.zeros(len(theta)) if gram.exact_x_sum is None else gram.exact_x_sum.to_float64()
@@ -55,15 +55,15 @@ def table(n, table_loss, seed=0, features=2):
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("name", "curvature"), [*((name, math.inf) for name in LOSSES), ("counts", 0.5)])
-def test_nobody_moves_the_sums_by_more_than_their_noise_is_for(name, curvature, kind, adjacency):
+@pytest.mark.parametrize("name", LOSSES)
+def test_nobody_moves_the_sums_by_more_than_their_noise_is_for(name, kind, adjacency):
     """Climbed, at several coefficients: what a person moves, in units of the noise, is at most the part's mu."""
     table_loss, privacy = LOSSES[name], Privacy(1.0, 1e-6, adjacency)
     d = size(table_loss)
     others = table(3, table_loss)
 
     def moved(parameters, theta):
-        scales = Sandwich(privacy, table_loss, d).moments(privacy, theta, kind, curvature)[0].scales
+        scales = Sandwich(privacy, table_loss, d).moments(privacy, theta, kind)[0].scales
         people = [
             (row_in_ball(3.0 * one[:2], table_loss.bound_x), outcome(table_loss, 2.0 * one[2]))
             for one in parameters.reshape(2, 3)
@@ -71,7 +71,7 @@ def test_nobody_moves_the_sums_by_more_than_their_noise_is_for(name, curvature, 
         tables = [(np.vstack([others[0], x]), np.append(others[1], y)) for x, y in people]
         if adjacency == "add_remove":
             tables[1] = others
-        sums = [summed(table_loss, theta, kind, *one, curvature) for one in tables]
+        sums = [summed(table_loss, theta, kind, *one) for one in tables]
         xx, x = sums[0][0] - sums[1][0], sums[0][1] - sums[1][1]
         return math.hypot(np.linalg.norm(xx) / scales["xx"], np.linalg.norm(x) / scales.get("x", math.inf))
 
@@ -220,24 +220,3 @@ def test_every_sum_moves_the_coefficients_by_one_step():
         answer = SimpleNamespace(values=values[query.name.partition(",")[0]], scales={"xx": 1e-9, "x": 1e-9})
     assert len(asked) == 2 * len(sandwich._SHARES) == len(set(asked))
     np.testing.assert_allclose(found.theta, 0.25 * len(sandwich._SHARES))
-
-
-@pytest.mark.parametrize("n_rows", [None, 400])
-def test_curvatures_of_counts_are_clipped_by_the_mean_that_was_released(n_rows):
-    """Other noise and clips follow from releases and the public number of people; without that number, none."""
-    table_loss, asked = LOSSES["counts"], []
-    stages, answer = Sandwich(Privacy(1.0, 1e-6), table_loss, 3, n_rows).stages(np.zeros(3)), None
-    while True:
-        try:
-            query = stages.send(answer)
-        except StopIteration:
-            break
-        if query.name.startswith("curvatures"):
-            asked.append((query.clip, query.mechanism.scales["xx"]))
-        xx = 400.0 * table_loss.constant**2 * np.eye(3)
-        answer = SimpleNamespace(values={"xx": xx, "x": np.zeros(3)}, scales={"xx": 1e-9, "x": 1e-9})
-    clips = np.array(asked)[:, 0]
-    length = math.hypot(table_loss.bound_x, table_loss.constant)
-    most = math.sqrt(0.75 * 8.0 + 1e-9) * length
-    assert clips[0] == pytest.approx(most, rel=1e-3)
-    assert clips[1:] == pytest.approx([most if n_rows is None else math.sqrt(1.5) * length] * 3, rel=1e-3)

@@ -349,7 +349,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         table = table.held()
         summed, n_rows = self._summed(rest, table), public_rows(table.count_rows(), self.adjacency)
         errors = self._table_loss(table.n_features, for_errors=True)
-        sandwich = Sandwich(part, errors, table.n_features + self.fit_intercept, None if self._is_weighted else n_rows)
+        sandwich = Sandwich(part, errors, table.n_features + self.fit_intercept)
         mechanism = WithErrors(privacy, summed.mechanism, sandwich, n_rows)
         return summed._replace(mechanism=mechanism, statistic=Labelled(summed.statistic, table, self.n_threads))
 

@@ -10,9 +10,7 @@ A row that has a weight, a share v of at most 1, has v times the score and the c
 *Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
 clipped to public lengths, sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
 L ||theta||. They are rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact
-sums are calibrated as moments of such rows (privacy/moment_scales.py). Of counts c is smaller from the second step on,
-where the number of people is public: the mean curvature by the sum of the step before, and its noise. That is a
-function of releases and public numbers, too. A replaced person moves a sum of z z' by sqrt(2)
+sums are calibrated as moments of such rows (privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2)
 ||z||^2 at most, as inner products of two such matrices are not negative; one who comes or goes by ||z||^2. theta is
 fixed before the data are read again, and noise is drawn afresh, so the releases compose adaptively.
 """
@@ -45,9 +43,6 @@ KINDS: tuple[Kind, Kind] = "curvatures", "scores"
 _SHARES = ((0.01, 0.03), (0.01, 0.04), (0.03, 0.1), (0.41, 0.37))
 #: Weight of squared noise in the sum of (s x)(s x)', relative to that in s x.
 _SQUARES = 0.02
-#: Of counts, the curvature of the longest rows that are not clipped, over the mean one, and the least over the bound.
-#: Clipped curvature makes errors larger.
-_ROOM, _LEAST = 1.5, 2.0**-10
 #: Predictions of up to this many times 1 and the bound on outcomes.
 _REACH = 2.0**20
 
@@ -60,8 +55,6 @@ class Sandwich:
     table_loss: TableLoss
     #: Number of coefficients, the constant's included.
     size: int
-    #: None where it is private, or rows have weights.
-    n_rows: int | None = None
 
     @cached_property
     def length(self) -> float:
@@ -83,11 +76,11 @@ class Sandwich:
     def stages(self, theta: FloatArray) -> Stages[Errors]:
         """Yield queries for the sums at the coefficients, and at the ends of steps along them."""
         bound_y = self.table_loss.bound_y
-        parts, curvature = iter(self._parts), math.inf
+        parts = iter(self._parts)
         for number in range(len(_SHARES)):
             theta = held(theta, _REACH * (1.0 + bound_y) / self.length)
-            curved = yield self._query(f"curvatures, step {number + 1}", next(parts), theta, "curvatures", curvature)
-            scored = yield self._query(f"scores, step {number + 1}", next(parts), theta, "scores", curvature)
+            curved = yield self._query(f"curvatures, step {number + 1}", next(parts), theta, "curvatures")
+            scored = yield self._query(f"scores, step {number + 1}", next(parts), theta, "scores")
             sums = Sums(
                 curved.values["xx"],
                 scored.values["xx"],
@@ -97,34 +90,22 @@ class Sandwich:
             )
             if number + 1 < len(_SHARES):
                 theta = newton_step(theta, sums)
-                curvature = min(curvature, self._seen(sums))
         return lambda: errors(theta, sums)
 
-    def _seen(self, sums: Sums) -> float:
-        """Return the curvature to clip to, by the sum of constants: of counts, whose bound is far above most rates."""
-        constant = self.table_loss.constant
-        if not (getattr(self.table_loss.loss, "is_of_counts", False) and self.n_rows and constant > 0.0):
-            return math.inf
-        noise = math.sqrt(2.0) * sums.noise_of_curvature
-        mean = (max(float(sums.curvature[-1, -1]), 0.0) + noise) / (constant**2 * self.n_rows)
-        return max(_ROOM * mean, _LEAST * self.table_loss.loss.second_derivative_bound())
-
-    def moments(
-        self, part: Privacy, theta: FloatArray, kind: Kind, curvature: float = math.inf
-    ) -> tuple[JointMoments, float]:
-        """Return the noise of a sum at some coefficients, and the clip of its rows, of the longest by a curvature."""
+    def moments(self, part: Privacy, theta: FloatArray, kind: Kind) -> tuple[JointMoments, float]:
+        """Return the noise of a sum at some coefficients, and the clip of its rows."""
         loss = self.table_loss.loss
         reach = self.length * float(np.linalg.norm(theta))
         if kind == "curvatures":
-            radius, weights = math.sqrt(min(loss.second_derivative_bound(), curvature)) * self.length, {"xx": 1.0}
+            radius, weights = math.sqrt(loss.second_derivative_bound()) * self.length, {"xx": 1.0}
         else:
             radius = loss.derivative_bound(reach, self.table_loss.bound_y) * self.length
             weights = {"xx": _SQUARES / radius**2, "x": 1.0}
         radii = rounded_bound(radius, self.size), 1.0
         return JointMoments.calibrate(part, radii, (self.size, 1), weights), radius
 
-    def _query(self, name: str, part: Privacy, theta: FloatArray, kind: Kind, curvature: float) -> Query:
-        moments, radius = self.moments(part, theta, kind, curvature)
+    def _query(self, name: str, part: Privacy, theta: FloatArray, kind: Kind) -> Query:
+        moments, radius = self.moments(part, theta, kind)
         weighed = Weighed(self.table_loss, theta, kind)
         return Query(name, moments, partial(sum_weighed, weighed=weighed, radius=radius), radius)
 
