@@ -273,6 +273,8 @@ def test_shapes_and_empty_releases():
     assert gaussian(1.0, (2, 3), SecureSource()).shape == (2, 3)
     assert gaussian(1.0, 0, SecureSource()).shape == (0,)
     assert gaussian(1.0, (), SecureSource()).shape == ()
+    exact = FixedPoint.from_integers(np.zeros((2, 3), np.int64), 0)
+    assert gaussian(1.0, (2.0, 3.0), SecureSource(), center=exact).shape == (2, 3)  # not an error after the draw
     strided = np.arange(12.0).reshape(3, 4).T
     strided.flags.writeable = False
     assert np.array_equal(

@@ -441,8 +441,10 @@ def release(
     release.
     """
     public = NoiseGrid(scale, grid)
-    is_of_sum = isinstance(center, FixedPoint) and size == center.high.shape  # told without a call
-    shape = size if is_of_sum and type(size) is tuple else check.shape("size", size)
+    if type(size) is tuple and isinstance(center, FixedPoint) and size == center.high.shape:
+        shape = center.high.shape  # most are told without a call
+    else:
+        shape = check.shape("size", size)
     cells = cells_of(center, shape, public)
     stream = (source if type(source) is SecureSource else check_source(source)).open()
     released = np.empty(shape)
