@@ -433,12 +433,12 @@ def looked_up(n=1000):
 
 @case("residual_step: rows with codes")
 def residuals_of_codes(n=1000):
-    from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
+    from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
     from dpfast.statistics.rows import RowMap
 
     block, rng = coded_block(n, 5, 4, 20), np.random.default_rng(1)
     step = ResidualStep(rng.normal(size=(85, 1)), RowMap(bound=3.0), RowMap(bound=3.0), rng.normal(size=(85, 85)))
-    thread, y = ThreadSums(step, Clip(2.0, step.shape)), rng.normal(size=(n, 1))
+    thread, y = ThreadSums(step, clip_of(2.0, step.shape)), rng.normal(size=(n, 1))
     thread.begin_coded(coded_tables(step, block.layout))
     kernel = thread.kernel
 
@@ -452,12 +452,12 @@ def residuals_of_codes(n=1000):
 
 @case("coded_step: sums")
 def residual_sums_by_pairs(n=4000):
-    from dpfast.statistics.residuals import Clip, ResidualStep, ThreadSums, coded_tables
+    from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
     from dpfast.statistics.rows import RowMap
 
     block, rng = coded_block(n, 5, 4, 20), np.random.default_rng(1)
     step = ResidualStep(rng.normal(size=(85, 1)), RowMap(bound=3.0), RowMap(bound=3.0), rng.normal(size=(85, 85)))
-    thread, y, left_out = ThreadSums(step, Clip(2.0, step.shape)), rng.normal(size=(n, 1)), np.empty(n, np.uint8)
+    thread, y, left_out = ThreadSums(step, clip_of(2.0, step.shape)), rng.normal(size=(n, 1)), np.empty(n, np.uint8)
     thread.begin_coded(coded_tables(step, block.layout))
 
     def call():
