@@ -52,7 +52,7 @@ _FARTHEST, _EXACT, _TINY = 1e6, 1e-16, 1e-300
 _BY_SHARE, _UNCERTAIN = 5.0, 1.0
 # Of no bias, the probability; its squares tried, over the largest; powers of the mean that the spread may grow like;
 # how the spread may grow along coefficients besides, and in other directions, with weights.
-_NONE, _SQUARES = 0.7415, np.exp2([-6.0, -4.0, -2.0, 0.0])
+_NONE, _SQUARES = 0.15, np.exp2([-6.0, -4.0, -2.0, 0.0])
 _ALONG, _APART, _OTHERS = np.array([0.0, 0.8, 1.6, 2.4]), 0.2, np.array([0.0, 0.2, 0.45, 2.5])
 _WEIGHTS = np.array([0.33, 0.33, 0.33, 0.01])
 # The largest signal, over the level; part of coefficients that is lost; growth less 1; and multiple.
