@@ -362,8 +362,8 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
 
 def _figures(job: Job, model: Any) -> dict[str, Any]:
     """Draw the results and, if a ledger is shared with other jobs, its spending."""
-    draw = getattr(job.kind.RESULTS, "figures", None)
-    figures: dict[str, Any] = {} if draw is None else dict(draw(model, *job.data.names))
+    of_kind = getattr(job.kind.RESULTS, "figures", None)
+    figures: dict[str, Any] = {} if of_kind is None else dict(of_kind(model, *job.data.names))
     if job.ledger_path is not None:
         figures[LEDGER] = model.ledger.plot()
     return figures
