@@ -51,10 +51,10 @@ _FARTHEST = 1.0
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
-# Of a state with a larger discount hardly anything is seen; or with the second, where last states are released.
-_UNSEEN, _UNSEEN_TOLD = 0.75, 0.85
-# Where they are not, variance of what tails are worth over states, as a part of that of values.
-_OF_TAILS = 0.7
+# Of a state with a larger discount hardly anything is seen.
+_UNSEEN = 0.75
+# By how much tails that differ alike are farther from their mean than independent ones.
+_ALIKE = 1.6
 # Quantiles of limits of 95%, on both sides and on one.
 _TWO_SIDED, _ONE_SIDED = 1.96, 1.645
 
@@ -360,7 +360,7 @@ class _Tails:
         sums, noise = self.ends @ apart, self.deviation**2 * float(apart @ apart)
         used = self.sure & (self.weights > 0.0)
         if not self.is_told or noise == 0.0 or not used.any():
-            return _Onward(sums, noise, np.zeros(len(values)), most, _OF_TAILS * most, most)
+            return _Onward(sums, noise, np.zeros(len(values)), most, most, most)
         sizes = self.weights[used]
         spread, error = _spread(sums[used], sizes, np.full(len(sizes), noise), last, most)
         squared = self.weights**2 * _relied(spread, error)
@@ -388,7 +388,7 @@ class _Tails:
         rows = np.maximum(self.ends, 0.0)
         rows /= np.maximum(np.sum(rows, axis=1, keepdims=True), sys.float_info.min)
         going = onward.taken[:, None] * rows + (1.0 - onward.taken[:, None]) * self.shares
-        part = self._unknown((larger > (_UNSEEN_TOLD if self.is_told else _UNSEEN)) | ~self.sure)
+        part = self._unknown((larger > _UNSEEN) | ~self.sure)
         # Of states that are certain the errors of their own means are passed on; others count by the bound.
         passed = self._passed_on(np.clip(kept * self.counts, 0.0, 1.0) * mean, going)
         own = squared + np.where(self.sure, shrunk, 0.0)
@@ -400,7 +400,7 @@ class _Tails:
         left = (1.0 - onward.taken) * np.maximum(seems, mean * math.sqrt(onward.found))
         apart = np.hypot(left, 0.5 * cut[1] * math.sqrt(onward.found)) * (1.0 - part)
         most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
-        tails, bias = (one + passed @ (self.members @ one) for one in (apart, most * part))
+        tails, bias = (one + passed @ (self.members @ one) for one in (_ALIKE * apart, most * part))
         least, whole = np.sqrt(noise), np.sqrt(noise + np.minimum(tails, most) ** 2)
         bias = np.minimum(bias, most)
         is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
