@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Found
-from dpfast.solvers.clipping_bias import FEWER, Excess, Tail, corrected, tail
+from dpfast.solvers.clipping_bias import FEWER, Excess, Tail, _posterior, corrected, tail
 
 EDGES = np.exp2(np.arange(-20, 13) / 2.0)
 N = 10_000.0
@@ -95,6 +95,12 @@ def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
     noise = 1e-4 * len(theta)
     assert np.mean(errors) < 0.1 * noise
     assert np.mean(errors) < np.mean(allowed) < 0.6 * noise
+
+
+def test_a_bias_of_which_nothing_is_seen_is_as_uncertain_as_a_priori():
+    """With probability .15 there is none; its squares are as likely as each other."""
+    _, covariance = _posterior(np.zeros(3), np.full(3, 1e4), 2, 1.0, np.zeros(4), 1.0)
+    assert covariance[0, 0] == pytest.approx(0.85 * np.mean(np.exp2([-6.0, -4.0, -2.0, 0.0])), rel=1e-3)
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.1])
