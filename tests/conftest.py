@@ -9,8 +9,13 @@ all of them. So does a run of files or tests that are named, and one with ``--al
 
 With ``--time-budget SECONDS`` no test is begun after so many seconds, in an order that changes with the commit: what is
 left out on a slow machine is said, and is something else the next time.
+
+The noise of secure sources follows from the name of the test that makes them: what fails once in a thousand draws fails
+again, here and on the server, or nowhere. With ``--fresh-noise`` it comes from the operating system; in tests with that
+marker, and in processes that tests start, it always does.
 """
 
+import hashlib
 import importlib
 import math
 import os
@@ -35,6 +40,43 @@ settings.load_profile("ci" if os.environ.get("CI") else "random")
 #: From so many sets of parameters on, the whole suite runs every other one.
 MANY = 4
 
+#: Where sources are made now: a test, or a fixture that several tests share, and how many were made there before.
+MAKES_SOURCES = {"name": None, "number": 0}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def noise_that_repeats(request):
+    """Keys of secure sources are hashes of who makes them, in this process."""
+    from dpfast.noise import SecureSource  # not before the processes that run tests have begun
+
+    from_the_system, process = SecureSource._make_keys, os.getpid()
+
+    def make_keys(source):
+        if MAKES_SOURCES["name"] is None or os.getpid() != process:
+            return from_the_system(source)
+        MAKES_SOURCES["number"] += 1
+        keys = hashlib.sha512("{name}:{number}".format_map(MAKES_SOURCES).encode()).digest()
+        return keys[:32], keys[32:]
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.config.option.fresh_noise:
+            patch.setattr(SecureSource, "_make_keys", make_keys)
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    if fixturedef.scope == "function":
+        return (yield)
+    before = MAKES_SOURCES.copy()
+    name = f"{fixturedef.baseid}:{fixturedef.argname}:{getattr(request, 'param_index', 0)}"
+    MAKES_SOURCES.update(name=name, number=0)
+    try:
+        return (yield)
+    finally:
+        MAKES_SOURCES.update(before)
+
+
 # Where SIGINT is ignored, as in the background of a shell, tests that interrupt would wait for ever; so would children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -51,6 +93,7 @@ def pytest_xdist_auto_num_workers(config):
 
 def pytest_addoption(parser):
     parser.addoption("--all-parameters", action="store_true", help="also where nothing is named, and there are many")
+    parser.addoption("--fresh-noise", action="store_true", help="noise of secure sources from the operating system")
     parser.addoption("--time-budget", type=float, default=math.inf, help="seconds after which no test is begun")
 
 
@@ -81,6 +124,8 @@ def pytest_collection_modifyitems(config, items):
         random.Random(commit).shuffle(items)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
+    MAKES_SOURCES.update(name=None if item.get_closest_marker("fresh_noise") else item.nodeid, number=0)
     if time.monotonic() - item.config.begun > item.config.option.time_budget:
         pytest.skip("not tried in time")

@@ -73,11 +73,12 @@ def entered(fit):
 
 
 #: Most files and calls: a little above what was measured. Noise decides how many steps some solvers take, up to half as
-#: many again: a fit of a policy takes more in a quarter of runs, so that all of 12 fits do in 4 of 10**8.
+#: many again: a fit of a policy takes more in a quarter of runs, so that all of 12 fits do in 4 of 10**8. One fit in a
+#: thousand draws a number that takes exact arithmetic, which is a file more; half of a classifier's fits do.
 MOST = {
     "ridge": (30, 1_000),
     "ridge with two steps": (40, 2_800),
-    "classifier": (50, 4_600),
+    "classifier": (49, 4_600),
     "panel": (36, 1_800),
     "policy": (31, 2_600),
     "sparse": (46, 5_600),
@@ -90,7 +91,7 @@ def test_a_fit_goes_through_few_rooms(name):
     for _ in range(12):
         files, calls = entered(FITS[name])
         print(f"{name}: {len(files)} files, {calls} calls")
-        if calls <= most_calls:
+        if len(files) <= most_files and calls <= most_calls:
             break
     assert len(files) <= most_files, files
     assert calls <= most_calls

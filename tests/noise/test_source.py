@@ -20,7 +20,7 @@ from dpfast.noise.context import digest
 from dpfast.noise.source import BLOCK_WORDS
 
 # Forking while other tests' threads are about is what is tested, not something to be warned of.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), pytest.mark.fresh_noise]
 
 
 def words_in_child(action):
