@@ -530,7 +530,8 @@ def test_folds_in_processes_raise_too(usual_warnings, tmp_path):
     ledger = Ledger(Privacy(0.3), tmp_path / "people.json")
     with pytest.raises(BudgetExceeded):
         cross_val_score(*folds(ledger), cv=5, n_jobs=2, error_score="raise")
-    assert len(ledger.releases) == 3
+    # The third may be under way in the other process, which joblib ends when the fourth is refused.
+    assert len(ledger.releases) in (2, 3)
     with pytest.raises(pickle.PicklingError):
         cross_val_score(*folds(Ledger(Privacy(0.3))), cv=5, n_jobs=2)
 
