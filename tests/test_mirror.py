@@ -68,8 +68,7 @@ TESTED_BY = {
 #: The same, of a name or a folder.
 TESTED_ALIKE = {
     "attacks.py": "audit/test_audit.py",
-    "job.py": "jobs/test_jobs.py",
-    "results.py": "jobs/test_outputs_by_family.py",
+    "job.py": "jobs/test_outputs_by_family.py",
     "demo": "test_cli.py",
 }
 

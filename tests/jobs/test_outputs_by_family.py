@@ -12,11 +12,11 @@ from dpfast import (
     SyntheticControl,
     Trajectories,
 )
-from dpfast.convex_erm import results as of_convex_erm
+from dpfast.convex_erm.job import Classifier, Regressor
 from dpfast.datasets import chain_trajectories, synthetic_control_panel
-from dpfast.policy_evaluation import results as of_policies
-from dpfast.sparse_regression import results as of_sparse
-from dpfast.synthetic_control import results as of_control
+from dpfast.policy_evaluation.job import Evaluation
+from dpfast.sparse_regression.job import Sparse
+from dpfast.synthetic_control.job import LEVEL, Control
 
 pytest.importorskip("pandas")
 pytest.importorskip("matplotlib")
@@ -33,20 +33,20 @@ def lengths(table):
 def test_classes_and_the_side_that_coefficients_speak_for():
     y = np.where(X[:, 0] > 0, "yes", "no")
     two = ObjectivePerturbationClassifier(5.0, 1e-6, bound_x=1.0, classes=["no", "yes"], fit_intercept=True).fit(X, y)
-    tables = of_convex_erm.tables(two, FEATURES, ["y"])
+    tables = Classifier().tables(two, FEATURES, ["y"])
     assert tables["classes"] == {"class": ["no", "yes"], "weight": [1.0, 1.0]}
     assert tables["coefficients"]["class"] == ["yes"] * 4
     assert tables["coefficients"]["feature"] == ["(intercept)", *FEATURES]
     assert tables["coefficients"]["estimate"] == [*two.intercept_, *two.coef_[0]]
-    assert ("classes", "yes (where the score is positive) against no") in of_convex_erm.facts(two)
+    assert ("classes", "yes (where the score is positive) against no") in Classifier().facts(two)
     three = ObjectivePerturbationClassifier(
         5.0, 1e-6, bound_x=1.0, classes=[2, 0, 1], method="gradient", class_weight={0: 0.5}, fit_intercept=False
     ).fit(X, np.digitize(X[:, 0], [-0.2, 0.2]))
-    tables = of_convex_erm.tables(three, FEATURES, ["y"])
+    tables = Classifier().tables(three, FEATURES, ["y"])
     assert tables["classes"] == {"class": [0, 1, 2], "weight": [0.5, 1.0, 1.0]}
     assert tables["coefficients"]["class"] == np.repeat([0, 1, 2], 3).tolist()
     assert tables["coefficients"]["estimate"] == three.coef_.ravel().tolist()
-    axes = of_convex_erm.figures(three, FEATURES, ["y"])["coefficients"]
+    axes = Classifier().figures(three, FEATURES, ["y"])["coefficients"]
     drawn = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
     assert [drawn[label] for label in "012"] == three.coef_.tolist()
 
@@ -55,9 +55,9 @@ def test_coefficients_of_one_outcome():
     model = ObjectivePerturbationRegressor(5.0, 1e-6, bound_x=1.0, bound_y=1.0, loss="huber", fit_intercept=False).fit(
         X, X @ [0.5, 0.0, -0.3]
     )
-    table = of_convex_erm.tables(model, FEATURES, ["days"])["coefficients"]
+    table = Regressor().tables(model, FEATURES, ["days"])["coefficients"]
     assert table == {"outcome": ["days"] * 3, "feature": FEATURES, "estimate": model.coef_.tolist()}
-    assert of_convex_erm.figures(model, FEATURES, ["days"])["coefficients"].get_title() == "days"
+    assert Regressor().figures(model, FEATURES, ["days"])["coefficients"].get_title() == "days"
 
 
 def test_standard_errors_that_were_paid_for():
@@ -67,27 +67,27 @@ def test_standard_errors_that_were_paid_for():
     model = ObjectivePerturbationClassifier(
         20.0, 1e-6, bound_x=1.0, classes=["no", "yes"], fit_intercept=True, inference=True
     ).fit(x, y)
-    table = of_convex_erm.tables(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
+    table = Classifier().tables(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
     summary = model.summary()
     for name in ("estimate", "std_error", "low", "high", "p_value", "odds_ratio", "odds_ratio_low"):
         assert table[name][:4] == summary[name].tolist()[:4]
         assert table[name][4] is None
     assert lengths(table) == {5}
-    assert ("standard errors", "of 4 of 5 coefficients, as noise hides others") in of_convex_erm.facts(model)
-    axes = of_convex_erm.figures(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
+    assert ("standard errors", "of 4 of 5 coefficients, as noise hides others") in Classifier().facts(model)
+    axes = Classifier().figures(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
     assert "95% limits: noise and sampling" in [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 def test_a_support_and_its_coefficients():
     model = SparseRegression(20.0, 1e-6, n_nonzero=2, bound_x=1.0, bound_y=1.0).fit(X, X @ [0.9, 0.0, -0.9])
-    tables = of_sparse.tables(model, FEATURES, ["days"])
+    tables = Sparse().tables(model, FEATURES, ["days"])
     chosen = [FEATURES[j] for j in model.support_]
     assert tables["support"] == {"number": model.support_.tolist(), "feature": chosen}
     table = tables["coefficients"]
     estimates = [model.intercept_, *model.coef_[model.support_].tolist()]
     assert table == {"outcome": ["days"] * 3, "feature": ["(intercept)", *chosen], "estimate": estimates}
-    assert of_sparse.facts(model) == [("features chosen", "2 of 3")]
-    axes = of_sparse.figures(model, FEATURES, ["days"])["coefficients"]
+    assert Sparse().facts(model) == [("features chosen", "2 of 3")]
+    axes = Sparse().figures(model, FEATURES, ["days"])["coefficients"]
     assert [label.get_text() for label in axes.get_yticklabels()] == chosen
 
 
@@ -95,21 +95,21 @@ def test_values_of_states_and_their_noise():
     walks = Trajectories(*chain_trajectories(2_000, n_states=10, seed=0))
     model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20).fit(walks)
     states = [f"s{k}" for k in range(len(model.value_))]
-    tables = of_policies.tables(model, states)
+    tables = Evaluation().tables(model, states)
     assert tables["values"]["state"] == states
     np.testing.assert_array_equal(tables["values"]["std_error"], model.value_std_)
-    axes = of_policies.figures(model, states)["values"]
+    axes = Evaluation().figures(model, states)["values"]
     assert [label.get_text() for label in axes.get_xticklabels()] == states
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), model.value_)
     (limits,) = axes.collections
     reach = special.ndtri(0.975) * model.value_std_
     np.testing.assert_allclose([bar[1, 1] for bar in limits.get_segments()], model.value_ + reach)
-    assert "error as released" in dict(of_policies.facts(model))
+    assert "error as released" in dict(Evaluation().facts(model))
     features = np.c_[np.ones(len(states)), np.arange(len(states))]
     weighed = PolicyEvaluation(1.0, 1e-6, gamma=0.9, horizon=20, method="lsw", features=features).fit(walks)
-    assert not of_policies.figures(weighed, states)["values"].collections
-    assert "std_privacy" not in of_policies.tables(weighed, states)["values"]
-    assert of_policies.tables(weighed, states)["coefficients"]["estimate"] is weighed.coef_
+    assert not Evaluation().figures(weighed, states)["values"].collections
+    assert "std_privacy" not in Evaluation().tables(weighed, states)["values"]
+    assert Evaluation().tables(weighed, states)["coefficients"]["estimate"] is weighed.coef_
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +123,10 @@ def test_effects_paths_and_placebos_of_targets(panel):
     both = np.vstack([target, target - 0.1])
     model = SyntheticControl(1.0, 1e-6, placebo_share=0.1).fit(donors, 10, both)
     names = ["Bern", "Basel"]
-    tables = of_control.tables(model, names)
+    tables = Control().tables(model, names)
     assert set(tables) == {"effects", "effect_summary", "paths", "placebo", "placebo_ranks", "coefficients", "center"}
     assert all(len(lengths(table)) == 1 for table in tables.values())
-    effects = model.effect(both, level=of_control.LEVEL)
+    effects = model.effect(both, level=LEVEL)
     n_post = model.n_post_
     assert list(tables["effects"]["target"]) == ["Bern"] * n_post + ["Basel"] * n_post
     for name in ("observed", "counterfactual", "effect", "cumulative", "percent", "low", "high"):
@@ -137,32 +137,32 @@ def test_effects_paths_and_placebos_of_targets(panel):
     assert tables["paths"]["observed"] == both.ravel().tolist()
     after = [k for k in range(2 * both.shape[1]) if k % both.shape[1] >= 10]
     assert [tables["paths"]["estimate"][k] for k in after] == model.predict(both[:, :10]).ravel().tolist()
-    figures = of_control.figures(model, names)
+    figures = Control().figures(model, names)
     assert list(figures) == ["path-1", "gap-1", "path-2", "gap-2"]
     assert figures["gap-2"].get_title() == "Basel"
-    assert "root mean squared error before the intervention" in dict(of_control.facts(model))
+    assert "root mean squared error before the intervention" in dict(Control().facts(model))
 
 
 @pytest.mark.parametrize("mechanism", ["output", "objective"])
 def test_weights_for_one_target(mechanism, panel):
     donors, target = panel
     model = SyntheticControl(20.0, 1e-6, mechanism=mechanism).fit(donors[:50], 10, target)
-    tables = of_control.tables(model, ["Bern"])
+    tables = Control().tables(model, ["Bern"])
     assert set(tables) == {"effects", "effect_summary", "paths", "weights"}
     np.testing.assert_array_equal(tables["weights"]["estimate"], model.weights_)
     assert ("low" in tables["effects"]) == (mechanism == "output")
     assert tables["paths"]["estimate"][:10] == [None] * 10
-    assert list(of_control.figures(model, ["Bern"])) == ["path", "gap"]
+    assert list(Control().figures(model, ["Bern"])) == ["path", "gap"]
 
 
 def test_without_targets_or_their_later_periods(panel):
     donors, target = panel
     model = SyntheticControl(1.0, 1e-6).fit(donors, 10)
-    assert set(of_control.tables(model, [])) == {"coefficients", "center"}
-    assert of_control.figures(model, []) == {}
+    assert set(Control().tables(model, [])) == {"coefficients", "center"}
+    assert Control().figures(model, []) == {}
     early = SyntheticControl(1.0, 1e-6).fit(donors, 10, target[:10])
-    tables = of_control.tables(early, ["Bern"])
+    tables = Control().tables(early, ["Bern"])
     assert set(tables) == {"paths", "placebo", "coefficients", "center"}
     assert tables["paths"]["observed"][10:] == [None] * early.n_post_
     assert None not in tables["paths"]["estimate"]
-    assert of_control.figures(early, ["Bern"]) == {}
+    assert Control().figures(early, ["Bern"]) == {}

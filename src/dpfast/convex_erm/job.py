@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from dpfast.convex_erm import results
+import numpy as np
+
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
+from dpfast.convex_erm.inference import LEVEL
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
+from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import Rows, RowsForm
 from dpfast.jobs.values import INTEGER, NUMBER, TEXT, Either, Lists
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 dose = { low = -3, high = 3 }
@@ -20,24 +26,50 @@ site = { levels = ["Bern", "Basel", "Genf"], drop_first = true, undeclared = "ze
 """
 
 
-class Regressor(Kind):
+class _Coefficients(Kind):
+    """The results of both: coefficients."""
+
+    NOTE = (
+        "Standard errors need inference = true: how far noise moves a minimiser depends on the curvature of the loss, "
+        "which is private and has to be paid for. Then estimate, std_error, low and high "
+        f"({LEVEL:.0%} limits) and p_value are those of summary(), and left empty where noise hides a feature; "
+        "predictions are made with the coefficients of the model."
+    )
+
+    def tables(self, model: Any, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return a row for each feature and the intercept, if any."""
+        return {"coefficients": model._estimates(Names(features, outcomes)).written()}
+
+    def figures(self, model: Any, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:
+        """Draw the coefficients."""
+        return {"coefficients": model.plot(feature_names=features, outcome_names=outcomes)}
+
+    def facts(self, model: Any) -> list[tuple[str, str]]:
+        """Say what was chosen."""
+        stated = [("penalty used", repr(float(model.ridge_)))]
+        if model.inference:
+            known = int(np.sum(~np.isnan(model.estimate_)))
+            what = f"of {known} of {len(model.estimate_)} coefficients, as noise hides others"
+            stated.append(("standard errors", what))
+        return stated
+
+
+class Regressor(_Coefficients):
     """Regression within a public set."""
 
     KIND = "objective_perturbation_regressor"
     ESTIMATOR = ObjectivePerturbationRegressor
-    RESULTS = results
     FORM = RowsForm(ObjectivePerturbationRegressor, "one", example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(
         examples={"bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
     )
 
 
-class Classifier(Kind):
+class Classifier(_Coefficients):
     """Classification by declared labels."""
 
     KIND = "objective_perturbation_classifier"
     ESTIMATOR = ObjectivePerturbationClassifier
-    RESULTS = results
     FORM = RowsForm(
         ObjectivePerturbationClassifier,
         "labels",
@@ -56,6 +88,25 @@ class Classifier(Kind):
             raise ValueError("[estimator] lacks the key 'classes': all labels there are in y")
         classes = list(given["classes"] if data.classes is None else data.classes)
         return super().parameters(given, data) | {"classes": classes} | self._weights(given, classes)
+
+    def tables(self, model: Any, features: Sequence[str], _: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return coefficients, of a class against the rest; and the classes."""
+        classes = model.classes_.tolist()
+        weights = model.class_weight if isinstance(model.class_weight, Mapping) else {}
+        table = {"class": classes, "weight": [float(weights.get(label, 1.0)) for label in classes]}
+        return super().tables(model, features, model._sides()[1]) | {"classes": table}
+
+    def figures(self, model: Any, features: Sequence[str], _: Sequence[str]) -> dict[str, Axes]:
+        """Draw the coefficients."""
+        return {"coefficients": model.plot(feature_names=features)}
+
+    def facts(self, model: Any) -> list[tuple[str, str]]:
+        """Name the classes and the method, besides."""
+        classes = model.classes_.tolist()
+        two = f"{classes[-1]} (where the score is positive) against {classes[0]}"
+        sides = two if len(classes) == 2 else ", ".join(map(str, classes)) + ": each against the rest"
+        counted = "calibrated by noisy counts" if hasattr(model, "log_odds_") else "by the link"
+        return [*super().facts(model), ("classes", sides), ("method", model.method_), ("probabilities", counted)]
 
     def _weights(self, given: Mapping[str, Any], classes: list[Any]) -> dict[str, Any]:
         """Return weights by label: keys of TOML are text."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpfast.description import results
 from dpfast.description.describer import TableDescriber
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
@@ -24,18 +23,29 @@ class Describe(Kind):
 
     KIND = "describe"
     ESTIMATOR = TableDescriber
-    RESULTS = results
     FORM = RowsForm(TableDescriber, "none", is_encoded=False, example=(_COLUMNS, ""))
     CHANGES = Changes(
         values={"crosstabs": Lists(Lists(TEXT, 2))},
         examples={"crosstabs": '[["site", "smoker"]]'},
         left_out=("columns", "calibration", "n_threads"),
     )
+    NOTE = (
+        "low and high are 95% limits for the population that rows are drawn from, noise and sampling in them. Shares "
+        "are of all rows, means and quantiles of those that have the value, clipped to the declared limits."
+    )
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the parameters, with the columns that the job declares."""
         assert data.columns is not None
         return {**given, "columns": {column.name: column for column in data.columns.declared}}
+
+    def tables(self, model: TableDescriber, *_: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return a row for each statistic of each column."""
+        return {"description": model.description_._estimates().written()}
+
+    def facts(self, model: TableDescriber) -> list[tuple[str, str]]:
+        """Describe the result."""
+        return [("bins of a number", str(model.n_bins))]
 
 
 KINDS = (Describe(),)

@@ -34,7 +34,7 @@ class Data(Protocol):
 
     @property
     def names(self) -> tuple[Sequence[Any], ...]:
-        """What its results are about: the names that `tables` and `figures` of a kind's `RESULTS` take."""
+        """What its results are about: the names that `tables` and `figures` of a kind take."""
 
     def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the estimator's parameters, with those that the declaration says."""
@@ -83,9 +83,8 @@ class Kind:
     KIND: ClassVar[str]
     ESTIMATOR: ClassVar[type[Any]]
     FORM: ClassVar[Form]
-    #: Its module with `tables` and perhaps `figures` of a model; `NOTE`, what readers of its tables must know; and
-    #: `facts`, what else there is to say of it.
-    RESULTS: Any
+    #: What readers of its tables must know.
+    NOTE: ClassVar[str]
     #: What keys of [estimator] have that signature and documentation do not tell.
     CHANGES: ClassVar[Changes] = Changes()
     #: The size that a plan calls the number of people.
@@ -95,6 +94,18 @@ class Kind:
         """Return the estimator's parameters, from the [estimator] section and the declarations of the data."""
         found: dict[str, Any] = data.parameters(given)
         return found
+
+    def tables(self, model: Any, *names: Any, **_: Any) -> dict[str, Mapping[str, Any]]:
+        """Return the results of a fit: tables by name, each of columns by name."""
+        raise NotImplementedError
+
+    def figures(self, model: Any, *names: Any, **_: Any) -> dict[str, Any]:
+        """Draw the results: axes by name."""
+        return {}
+
+    def facts(self, model: Any) -> list[Fact]:
+        """Return what else there is to say of a fit."""
+        return []
 
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""

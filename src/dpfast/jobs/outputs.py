@@ -346,7 +346,7 @@ def _move_files(results: Path, folder: Path) -> None:
 def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
     kind, formats = job.kind, job.formats
-    results = kind.RESULTS.tables(model, *job.data.names)
+    results = kind.tables(model, *job.data.names)
     images = pictures.drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
     files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in formats.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
@@ -362,8 +362,7 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
 
 def _figures(job: Job, model: Any) -> dict[str, Any]:
     """Draw the results and, if a ledger is shared with other jobs, its spending."""
-    of_kind = getattr(job.kind.RESULTS, "figures", None)
-    figures: dict[str, Any] = {} if of_kind is None else dict(of_kind(model, *job.data.names))
+    figures = job.kind.figures(model, *job.data.names)
     if job.ledger_path is not None:
         figures[LEDGER] = model.ledger.plot()
     return figures
@@ -383,7 +382,7 @@ class _Said(NamedTuple):
             expected: Plan | str = job.plan()
         except ValueError as error:
             expected = f"nothing: {error}"
-        return cls(job.kind.RESULTS.facts(model), expected)
+        return cls(job.kind.facts(model), expected)
 
 
 def _parts(
@@ -410,7 +409,7 @@ def _parts(
         Part("For engineers"),
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
-        Part("Results", said.facts, job.kind.RESULTS.NOTE, images, results),
+        Part("Results", said.facts, job.kind.NOTE, images, results),
         Part(
             "Expected, and as released",
             [(f"expected from public numbers{assumed}", "; ".join(str(said.expected).splitlines())), *told],

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import Rows, RowsForm
-from dpfast.multi_outcome import results
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
+from dpfast.multi_outcome.reports import LEVEL
+from dpfast.solvers.inference import Evidence
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 age = { low = 18, high = 100, missing = 50 }
@@ -27,12 +34,17 @@ class MultiOutcome(Kind):
 
     KIND = "multi_outcome_ridge"
     ESTIMATOR = MultiOutcomeRidge
-    RESULTS = results
     FORM = RowsForm(MultiOutcomeRidge, example=(_FEATURES, _OUTCOMES))
     # People with several rows are streamed, which block_bounds are not for.
     CHANGES = Changes(
         left_out=("block_bounds",),
         examples={"bound_y": "30.0"},
+    )
+    NOTE = (
+        "std_privacy is what the privacy noise alone does to a coefficient; it says nothing of sampling error. "
+        f"estimate, std_error, low and high ({LEVEL:.0%} limits) and p_value are those of MultiOutcomeRidge.summary(), "
+        "for the target named above: where the residual variance was not released, they leave sampling error out too, "
+        "and there is no p_value."
     )
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
@@ -43,6 +55,26 @@ class MultiOutcome(Kind):
                 "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
             )
         return parameters
+
+    def tables(
+        self, model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return a row for each outcome and feature, and for its intercept, where there is one."""
+        return {"coefficients": model._estimates(Names(features, outcomes)).written()}
+
+    def figures(self, model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:
+        """Draw the estimates and their limits."""
+        return {"coefficients": model.plot(level=LEVEL, feature_names=features, outcome_names=outcomes)}
+
+    def facts(self, model: MultiOutcomeRidge) -> list[tuple[str, str]]:
+        """Say what was chosen, and how large the error is as the release tells it."""
+        ratio = float(np.mean([Evidence(**told).prominence for told in model._evidence])) if model._evidence else 1.0
+        stated = [("penalty used", repr(float(model.ridge_))), ("residual steps", str(model.n_steps_))]
+        if model.residual_std_ is not None:
+            stated.append(("residual standard deviations", ", ".join(f"{one:.5g}" for one in model.residual_std_)))
+        stated.append(("limits are for the target", model._usual_target(model.residual_std_)))
+        stated.append(("error as released", f"{1.0 / max(ratio, 1.0):.2g} of the signal, by the noise beside it"))
+        return stated
 
 
 KINDS = (MultiOutcome(),)

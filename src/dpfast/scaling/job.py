@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import RowsForm
-from dpfast.scaling import results
 from dpfast.scaling.estimator import PrivateStandardScaler
 
 _FEATURES = """
@@ -19,9 +21,19 @@ class Scaler(Kind):
 
     KIND = "private_standard_scaler"
     ESTIMATOR = PrivateStandardScaler
-    RESULTS = results
     FORM = RowsForm(PrivateStandardScaler, "none", example=(_FEATURES, ""))
     CHANGES = Changes(optional=("box_x",))
+    NOTE = "No variance is below what the known noise may make of none."
+
+    def tables(
+        self, model: PrivateStandardScaler, features: Sequence[str], _: Sequence[str]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return a row for each feature."""
+        return {"scales": model._estimates(features).written()}
+
+    def facts(self, model: PrivateStandardScaler) -> list[tuple[str, str]]:
+        """Describe the result."""
+        return [("features", str(model.n_features_in_))]
 
 
 KINDS = (Scaler(),)

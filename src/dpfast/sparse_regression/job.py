@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import Rows, RowsForm
-from dpfast.sparse_regression import results
 from dpfast.sparse_regression.estimator import SparseRegression
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FEATURES = """
 dose = { low = -3, high = 3 }
@@ -23,9 +26,12 @@ class Sparse(Kind):
 
     KIND = "sparse_regression"
     ESTIMATOR = SparseRegression
-    RESULTS = results
     FORM = RowsForm(SparseRegression, needs_bounds=False, example=(_FEATURES, 'days = "number"'))
     CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
+    NOTE = (
+        "The choice of features is noisy too: with few people, a feature that is not in the support may be as good as "
+        "one that is. All coefficients outside of it are 0."
+    )
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; entries are scaled by their limits."""
@@ -40,6 +46,23 @@ class Sparse(Kind):
         one = selector not in ("auto", "pursuit") or parameters.get("calibration") == "paper"
         if one and data.outcome_names is not None and len(data.outcome_names) > 1:
             raise ValueError(f"[outcomes] must declare one column with selector = {selector!r}")
+
+    def tables(
+        self, model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return the support, and a row for each outcome and feature that was chosen."""
+        return {
+            "support": {"number": model.support_.tolist(), "feature": [features[j] for j in model.support_]},
+            "coefficients": model._estimates(Names(features, outcomes)).written(),
+        }
+
+    def figures(self, model: SparseRegression, features: Sequence[str], outcomes: Sequence[str]) -> dict[str, Axes]:
+        """Draw the coefficients on the support."""
+        return {"coefficients": model.plot(feature_names=features, outcome_names=outcomes)}
+
+    def facts(self, model: SparseRegression) -> list[tuple[str, str]]:
+        """Say how many features were chosen."""
+        return [("features chosen", f"{len(model.support_)} of {model.n_features_in_}")]
 
 
 KINDS = (Sparse(),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 from dpfast.column_quantiles.estimator import ColumnQuantiles
 
@@ -14,21 +13,18 @@ from dpfast.jobs.rows import RowsForm
 from dpfast.jobs.values import NUMBER, Lists
 
 
-def _tables(model: ColumnQuantiles, features: Sequence[str], _: Sequence[str]) -> dict[str, Table]:
-    """Return a quantile a feature."""
-    return {"quantiles": {"feature": list(features), "quantile": model.quantiles_.tolist()}}
-
-
 class Quantiles(Kind):
     """Quantiles of declared columns."""
 
     KIND = "column_quantiles"
     ESTIMATOR = ColumnQuantiles
-    RESULTS = SimpleNamespace(
-        tables=_tables, NOTE="Quantiles are candidates: none is nearer than these lie.", facts=lambda model: []
-    )
+    NOTE = "Quantiles are candidates: none is nearer than these lie."
     FORM = RowsForm(ColumnQuantiles, "none", example=('dose = "number"', ""))
     CHANGES = Changes(values={"candidates": Lists(NUMBER)}, examples={"candidates": "[0.0, 0.5, 1.0]"})
+
+    def tables(self, model: ColumnQuantiles, features: Sequence[str], _: Sequence[str]) -> dict[str, Table]:
+        """Return a quantile a feature."""
+        return {"quantiles": {"feature": list(features), "quantile": model.quantiles_.tolist()}}
 
 
 KINDS = (Quantiles(),)
