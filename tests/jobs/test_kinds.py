@@ -26,8 +26,7 @@ from dpfast import (
 from dpfast.cli import main
 from dpfast.io import Boolean, Category, Columns, Number, columns
 from dpfast.jobs import Job, run
-from dpfast.jobs.formats import Formats
-from dpfast.jobs.kinds import public_size
+from dpfast.jobs.kinds import Formats, public_size
 from dpfast.solvers import L2Ball
 
 pd = pytest.importorskip("pandas")

@@ -15,8 +15,8 @@ from jobs.examples import KINDS, write_job
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release, plotting
 from dpfast.cli import main
 from dpfast.io import writing
-from dpfast.jobs import Job, outputs, pictures, report
-from dpfast.jobs.formats import Formats
+from dpfast.jobs import Job, outputs, report
+from dpfast.jobs.kinds import Formats
 from dpfast.privacy.guarantee import plain_words
 
 pd = pytest.importorskip("pandas")
@@ -209,7 +209,7 @@ def test_the_number_of_people_that_is_expected_with_is_not_taken_for_that_of_the
 
 
 def test_formats_are_chosen(job, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "drawn", lambda figures, formats: {"coefficients": dict.fromkeys(formats, b"")})
+    monkeypatch.setattr(outputs, "drawn", lambda figures, formats: {"coefficients": dict.fromkeys(formats, b"")})
     assert main(["fit", job(output='formats = ["parquet"]\nplots = true')]) == 0
     assert names(tmp_path / "fit") == REPORTS | {"coefficients.parquet"}
     assert Page((tmp_path / "fit" / "report.html").read_text()).loaded
@@ -262,7 +262,7 @@ def test_by_default_there_is_what_installed_libraries_write(monkeypatch):
     assert Formats.read({}) == Formats(("csv",), (), False)
 
 
-@pytest.mark.parametrize("broken", [(writing, "csv_bytes"), (pictures, "drawn"), (report, "as_html")])
+@pytest.mark.parametrize("broken", [(writing, "csv_bytes"), (outputs, "drawn"), (outputs, "as_html")])
 def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, job, tmp_path, capsys, monkeypatch):
     module, name = broken
 
@@ -271,8 +271,7 @@ def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, jo
 
     monkeypatch.setattr(module, name, fail)
     monkeypatch.setitem(writing.WRITERS, "csv", writing.csv_bytes)
-    monkeypatch.setattr(outputs, "as_html", report.as_html)
-    assert main(["fit", job(privacy=LEDGER, output="plots = false" if module is not pictures else "")]) == 1
+    assert main(["fit", job(privacy=LEDGER, output="plots = false" if name != "drawn" else "")]) == 1
     error = capsys.readouterr().err
     assert "was made and paid for, but its outputs are incomplete, with the model in" in error
     assert "secret" not in error
@@ -381,7 +380,7 @@ def test_pictures_leave_the_settings_of_their_user_alone():
 
     with matplotlib.rc_context({"figure.facecolor": "red", "svg.hashsalt": "mine"}):
         before = dict(matplotlib.rcParams)
-        drawn = pictures.drawn(figures, ["svg"])
+        drawn = report.drawn(figures, ["svg"])
         assert dict(matplotlib.rcParams) == before
     assert b"#ff0000" not in drawn["one"]["svg"]
 
@@ -393,7 +392,7 @@ def test_any_name_leaves_pictures_and_reports_well_formed(name):
     def figures():
         return {"one": plotting.coefficients([name, "x"], [name], np.array([[1.0, 2.0]]))}
 
-    ElementTree.fromstring(pictures.drawn(figures, ["svg"])["one"]["svg"])
+    ElementTree.fromstring(report.drawn(figures, ["svg"])["one"]["svg"])
     parts = [report.Part(name, [(name, name)], name, tables={"one": {name: [name], "x": [1.0]}}, verbatim=name)]
     page = Page(report.as_html(name, parts))
     assert not page.tags & {"svg", "script"}

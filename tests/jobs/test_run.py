@@ -164,7 +164,7 @@ def test_a_lock_is_that_of_the_file_that_has_its_name(tmp_path):
 
     opened = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfast.jobs.locks.FileIO", Removed)
+        patch.setattr("dpfast.jobs.outputs.FileIO", Removed)
         with work:
             assert len(opened) == 2
             with pytest.raises(BlockingIOError):

@@ -32,10 +32,7 @@ from dpfast._documents import replace_file, spelled_out
 from dpfast._redacted import quiet
 from dpfast.estimator.plan import Plan
 from dpfast.io.writing import WRITERS
-from dpfast.jobs import pictures
-from dpfast.jobs.locks import locked, unlock
-from dpfast.jobs.officer import first_page
-from dpfast.jobs.report import Part, as_html, as_markdown
+from dpfast.jobs.report import Part, as_html, as_markdown, drawn, first_page
 from dpfast.jobs.specification import Job
 from dpfast.ledger.file import check_place
 from dpfast.ledger.release import guarantee_of
@@ -320,6 +317,45 @@ class Outputs(transaction.Bracket["Outputs"]):
             former.rmdir()
 
 
+# The system takes a lock on an open file back when the process dies.
+def locked(path: Path) -> FileIO:
+    """Open a file, made with its folder if there is none, and lock it; BlockingIOError if somebody else has it."""
+    while True:
+        path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as opened:
+            file = opened.enter_context(FileIO(path, "a+"))
+            try:
+                _lock(file)
+            except (BlockingIOError, PermissionError):
+                raise BlockingIOError(
+                    f"another run is writing {str(path.parent)!r}: wait until it has ended, then start this one again"
+                ) from None
+            # Whoever had it may have removed it: others would lock one that is made anew.
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                opened.pop_all()
+                return file
+
+
+def _lock(file: FileIO) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def unlock(file: FileIO) -> None:
+    """Let others have the lock: not by closing alone, as a child forked meanwhile has the descriptor too."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
+
+
 def _foreign(folder: Path) -> list[Path]:
     """Return the files in a folder of outputs that its job did not write."""
     own = _listed(folder)
@@ -347,7 +383,7 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
     kind, formats = job.kind, job.formats
     results = kind.tables(model, *job.data.names)
-    images = pictures.drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
+    images = drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
     files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in formats.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
     said = _Said.of(job, model)

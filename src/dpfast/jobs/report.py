@@ -1,23 +1,45 @@
 """A job's report: one content, as Markdown and as HTML. The HTML is one file and loads nothing.
 
-Names of columns, states and targets are whatever the job declared: they are escaped in both.
+Its first page is for those who answer for the data: in plain words, made of public numbers only. Names of columns,
+states and targets are whatever the job declared: they are escaped in both. Pictures are drawn without pyplot, under
+settings of their own: a dollar sign in a name begins no formula. Files say nothing of when they were made, and the same
+results give the same bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from io import BytesIO
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from dpfast._documents import inert, printed
+from dpfast._optional import optional
 from dpfast.io.writing import cells, markdown_table, plain_markdown, shown_cell
+from dpfast.jobs.specification import Job
+from dpfast.ledger import Release
+from dpfast.ledger.release import guarantee_of
+from dpfast.ledger.report import IF_BEFOREHAND
+from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Columns by name, of equal length.
 Table = Mapping[str, Any]
 #: Rows of a table that the report shows; its files hold all.
 MOST_ROWS = 60
+_NOT_PROMISED = (
+    "what is true of people in general, such as that a treatment works, can be concluded of anybody, also of those who "
+    "are not in the table"
+)
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 @dataclass(frozen=True)
@@ -32,6 +54,77 @@ class Part:
     pictures: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
     verbatim: str = ""
+
+
+def first_page(job: Job, model: Any) -> list[Part]:
+    """Return the promise, its recipients, the spending, the computations, and the facts that could void the promise."""
+    ledger = model.ledger
+    kept = guarantee_of(model.releases_, model.privacy_spent_) == str(model.privacy_spent_)
+    promise = plain_words(model.privacy_spent_) if kept else "nothing: see what could void it"
+    promised = [
+        ("what", promise),
+        ("to whom", f"everybody who is in the table; {UNITS[ledger.unit or job.unit]}"),
+        ("compared with", f"a table in which {NEIGHBOURS[job.budget.adjacency]}"),
+        ("not promised", _NOT_PROMISED),
+    ]
+    spent = [
+        ("by this job", str(model.privacy_spent_)),
+        ("by all computations so far", f"{ledger.spent}: at the delta of the budget, and {IF_BEFOREHAND}"),
+        ("of a budget of", str(ledger.budget)),
+        ("all that may be spent promises", plain_words(ledger.promised)),
+    ]
+    computations = {"computations": _computations(ledger.releases)}
+    return [
+        Part("What was promised", promised),
+        Part("What was spent", spent, tables=computations),
+        Part("What could void it", list(_voids(job, model))),
+    ]
+
+
+def _computations(releases: tuple[Release, ...]) -> dict[str, list[Any]]:
+    """Return the computations that released something, in their order: releases of one kind after one another."""
+    grouped = [list(group) for _, group in groupby(releases, key=lambda one: one.name.partition(":")[0])]
+    return {
+        "computation": [group[0].name.partition(":")[0] for group in grouped],
+        "releases": [len(group) for group in grouped],
+        "first": [group[0].time for group in grouped],
+        "last": [group[-1].time for group in grouped],
+    }
+
+
+def _voids(job: Job, model: Any) -> Iterator[tuple[str, str]]:
+    """Yield the assumptions of a promise that no computer can check, and the facts by now against it."""
+    if any(one.reproducible for one in model.releases_):
+        yield "voided", "the noise came from a seed: whoever has it can take the noise off"
+    if not all(one.guaranteed for one in model.releases_):
+        yield "not reached", "the printed algorithm that was asked for does not give what is printed with it"
+    yield "looking first", "limits, bounds, levels and constants of the job that somebody read from these records"
+    if job.ledger_path is None:
+        yield "other computations", "this job has a ledger of its own: what others release of these people adds to it"
+    else:
+        here = repr(job.ledger_path.name)
+        yield "other computations", f"what is released of these people and is not in the ledger {here}"
+    if job.unit == "row":
+        yield "several rows of a person", "who has several rows in the table is promised less, the more there are"
+    yield "a seen computer", "whoever sees the table, the memory or the temporary files of the computer that ran this"
+    yield "predictions", "published predictions for people of the table: each tells of the record it is computed from"
+
+
+def drawn(figures: Callable[[], Mapping[str, Axes]], formats: Iterable[str]) -> dict[str, dict[str, bytes]]:
+    """Return the bytes of every figure in every format."""
+    style = optional("matplotlib.style", "a picture")
+    settings = {"text.parse_math": False, "text.usetex": False, "svg.hashsalt": "dpfast", "font.family": "DejaVu Sans"}
+    with style.context(["default", settings]), warnings.catch_warnings():
+        # Such as of a letter that no font has: nobody can do anything about it once the release is paid for.
+        warnings.simplefilter("ignore")
+        return {name: {one: _saved(axes, one) for one in formats} for name, axes in figures().items()}
+
+
+def _saved(axes: Axes, file_format: str) -> bytes:
+    sink = BytesIO()
+    axes.figure.canvas.figure.savefig(sink, format=file_format, dpi=150, metadata=_METADATA[file_format])
+    # XML has no place for control characters, which names may hold.
+    return sink.getvalue() if file_format == "png" else _CONTROLS.sub(b"", sink.getvalue())
 
 
 def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast.estimator.plan import Plan
-from dpfast.jobs.formats import Formats
-from dpfast.jobs.kinds import Kind, kinds, public_size
+from dpfast.jobs.kinds import Formats, Kind, kinds, public_size
 from dpfast.jobs.values import Words, refuse_unknown
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy, Unit
