@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binom
 
 from dpfast.datasets.decision_processes import markov_trajectories
-from dpfast.papers.bound import Bound
+from dpfast.papers import Bound
 from dpfast.papers.policy_evaluation import (
     Visits,
     expected_inverse_count,

@@ -43,7 +43,7 @@ import math
 from typing import Any, NamedTuple
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound
+from dpfast.papers import Bound
 from dpfast.privacy import ObjectiveNoise, Privacy
 from dpfast.privacy.guarantee import law_for
 

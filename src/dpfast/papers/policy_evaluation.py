@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.papers.bound import Bound
+from dpfast.papers import Bound
 from dpfast.privacy import SmoothGaussian, UnsoundCalibrationWarning, smooth_gaussian_delta
 
 

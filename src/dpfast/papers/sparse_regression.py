@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound
+from dpfast.papers import Bound
 from dpfast.privacy import Privacy, VoteNoise, exponential_mechanism_coefficient, laplace_scale
 
 

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpfast import _arguments as check
-from dpfast.papers.bound import Bound
+from dpfast.papers import Bound
 from dpfast.privacy import DonorNoise, DonorObjectiveNoise, ObjectiveNoise, Privacy, donor_curvature
 from dpfast.privacy.guarantee import law_for
 from dpfast.privacy.pure import l2_laplace_expected_norm
