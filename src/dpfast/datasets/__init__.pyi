@@ -8,5 +8,5 @@ from dpfast.datasets.decision_processes import chain_values as chain_values
 from dpfast.datasets.decision_processes import gymnasium_values as gymnasium_values
 from dpfast.datasets.decision_processes import markov_trajectories as markov_trajectories
 from dpfast.datasets.decision_processes import table_values as table_values
-from dpfast.datasets.panels import SyntheticPanel as SyntheticPanel
-from dpfast.datasets.panels import synthetic_control_panel as synthetic_control_panel
+from dpfast.datasets.made_up import SyntheticPanel as SyntheticPanel
+from dpfast.datasets.made_up import synthetic_control_panel as synthetic_control_panel

@@ -1,7 +1,8 @@
-"""Synthetic panels for synthetic control, as the paper on its private form draws them."""
+"""Made-up data: panels as the paper on private synthetic control draws them, and regressions on few features."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +70,15 @@ def synthetic_control_panel(
     outcomes = signals + truncated_gaussian(rng, signals.shape, NOISE_VARIANCE, NOISE_REACH)
     most = (SLOPE_MEAN + SLOPE_REACH) * n_periods + NOISE_REACH
     return SyntheticPanel(outcomes[1:] / most, outcomes[0] / most, signals[0] / most)
+
+
+def sparse_regression_rows(
+    n: int, n_features: int, coefficients: Mapping[int, float], *, noise: float = 0.2, seed: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Draw rows evenly from [-1, 1], and outcomes of few of their features with Gaussian noise about them."""
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(-1.0, 1.0, (n, n_features))
+    return rows, rows[:, list(coefficients)] @ list(coefficients.values()) + noise * rng.normal(size=n)
 
 
 def truncated_gaussian(

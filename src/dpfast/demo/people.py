@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
-from dpfast.datasets.regressions import sparse_regression_rows
+from dpfast.datasets.made_up import sparse_regression_rows
 from dpfast.demo.comparison import Comparison, Line
 from dpfast.multi_outcome import MultiOutcomeRidge
 from dpfast.sparse_regression import SparseRegression
