@@ -22,7 +22,6 @@ TESTED_BY = {
     "convex_erm/classifier.py": "convex_erm/test_estimator.py",
     "convex_erm/regressor.py": "convex_erm/test_estimator.py",
     "convex_erm/scores.py": "convex_erm/test_estimator.py",
-    "convex_erm/reports.py": "plotting/test_public_rows.py",
     "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",
     "io/frames.py": "io/test_columns.py",

@@ -32,12 +32,12 @@ from dpfast.convex_erm.plan import (
     lost_share,
     planned_descent,
 )
-from dpfast.convex_erm.reports import draw_classes
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
+from dpfast.plotting.public_rows import draw_classes
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.mechanism import NoisySum
