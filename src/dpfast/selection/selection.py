@@ -22,8 +22,8 @@ from dpfast._html import card, grid, section
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn
 from dpfast.estimator.bounded import check_people, columns_of
-from dpfast.estimator.page import spent_html
 from dpfast.estimator.persistence import Waiting
+from dpfast.estimator.presented import spent_html
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
 from dpfast.ledger.release import header_of, releases_html
