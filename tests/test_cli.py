@@ -14,7 +14,7 @@ from catalogue import FAMILIES
 
 from dpfast import UtilityWarning, audit, demo, noise, registry
 from dpfast.cli import main
-from dpfast.demo import comparison, games, people
+from dpfast.demo import comparison, tables
 
 
 def test_plan_speaks_from_public_numbers(capsys):
@@ -128,7 +128,7 @@ def test_the_demo_says_what_half_of_the_fits_warn_of(every, said):
 
 def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(comparison, "REPEATS", 1)
-    monkeypatch.setattr(people, "EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr(tables, "EPSILONS", (1.0, 4.0))
     assert main(["demo", "--output", str(tmp_path / "demo")]) == 0
     printed = capsys.readouterr().out
     with (tmp_path / "demo" / "results.csv").open(newline="") as file:
@@ -151,7 +151,7 @@ def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path,
 
 def test_the_demo_goes_without_what_is_not_installed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(comparison, "REPEATS", 1)
-    for module in (demo, games):
+    for module in (demo, tables):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert main(["demo", "--output", str(tmp_path)]) == 0
     assert "No pictures: matplotlib is not installed (pip install 'dpfast[plot]')." in capsys.readouterr().out

@@ -11,7 +11,7 @@ from typing import Any
 from dpfast import registry
 from dpfast._optional import optional
 from dpfast._threads import single_threaded_blas
-from dpfast.demo import comparison, counterfactuals, games, people
+from dpfast.demo import comparison, tables
 from dpfast.demo.comparison import Line, printed
 from dpfast.io import write_table
 from dpfast.privacy import Privacy
@@ -28,7 +28,7 @@ def run(output: Path) -> None:
     print(
         f"\nprivate: mean ± standard deviation of {comparison.REPEATS} fits, with the seconds of one. error: root mean "
         f"square of what they are off the fit without privacy.\n"
-        f"At epsilon 1, {plain_words(Privacy(1.0, people.DELTA))}.\n"
+        f"At epsilon 1, {plain_words(Privacy(1.0, tables.DELTA))}.\n"
     )
     if find_spec("matplotlib") is None:
         print("No pictures: matplotlib is not installed (pip install 'dpfast[plot]').")
@@ -39,7 +39,7 @@ def run(output: Path) -> None:
 def _fitted() -> tuple[list[Line], dict[str, Any]]:
     """Return the results of fits, and one fit of each table by its name."""
     lines, models = [], {}
-    for part in (people, counterfactuals, games, *registry.parts("demo")):
+    for part in (tables, *registry.parts("demo")):
         for line, fits in part.lines():
             if sys.stderr.isatty():
                 print(f"  {line.estimator}, {line.data}: {line.seconds:.3f} s a fit", file=sys.stderr)
@@ -60,25 +60,25 @@ def _pictures(models: dict[str, Any], output: Path) -> Iterator[Path]:
     from dpfast import plotting
 
     figure = optional("matplotlib.figure", "a picture").Figure(figsize=(10.0, 3.8), layout="constrained")
-    for panel, table in zip(figure.subplots(1, 2), (people.digits(), people.tumours()), strict=True):
+    for panel, table in zip(figure.subplots(1, 2), (tables.digits(), tables.tumours()), strict=True):
         plotting.score_curves(
-            people.EPSILONS,
-            table.curve(people.EPSILONS, people.DELTA),
+            tables.EPSILONS,
+            table.curve(tables.EPSILONS, tables.DELTA),
             exact=table.value(table.fit(float("inf"), 0.0)),
             quantity="accuracy on held-out people",
             title=f"{table.data}, {table.people:,} people",
             ax=panel,
         )
     yield plotting.saved(figure.axes[0], output, "accuracy.png")
-    truth = [people.MADE_UP.get(feature, 0.0) for feature in range(60)]
+    truth = [tables.MADE_UP.get(feature, 0.0) for feature in range(60)]
     sparse = models["made up, 3 of 60"].plot(
         reference=truth, label="private", title="3 of 60 features, chosen privately"
     )
     yield plotting.saved(sparse, output, "sparse-regression.png")
     if find_spec("pandas"):
-        path = models["made-up donors"].plot(level=counterfactuals.LEVEL, title="1,000 donors, no effect")
+        path = models["made-up donors"].plot(level=tables.LEVEL, title="1,000 donors, no effect")
         yield plotting.saved(path, output, "synthetic-control.png")
     if (lake := models.get("FrozenLake 8x8")) is not None:
-        places = {"start": games.START, "goal": games.GOAL, "holes": games.HOLES}
-        drawn = lake.plot(games.SHAPE, title="FrozenLake: value of every state", **places)
+        places = {"start": tables.START, "goal": tables.GOAL, "holes": tables.HOLES}
+        drawn = lake.plot(tables.SHAPE, title="FrozenLake: value of every state", **places)
         yield plotting.saved(drawn, output, "policy-evaluation.png")

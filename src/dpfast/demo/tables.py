@@ -1,13 +1,18 @@
-"""Tables of people: digits they wrote, measurements of tumours, and how far a disease had gone after a year.
+"""The tables that are shown: people, panels and games, with what is declared of each.
 
-The declared limits are publicly known, not read from the tables: round limits of every measurement.
+Of people: digits they wrote, measurements of tumours, and how far a disease had gone after a year. The declared limits
+are publicly known, not read from the tables: round limits of every measurement. Of panels: 38 states, too few for a
+good private answer, and a thousand donors, enough for one. Of games: the paper's chain, with every state visited, and
+games of Gymnasium, with rarely visited ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +22,15 @@ from sklearn.model_selection import train_test_split
 
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm import ObjectivePerturbationClassifier, ObjectivePerturbationRegressor
+from dpfast.datasets import Panel, california_prop99, synthetic_control_panel
+from dpfast.datasets.decision_processes import chain_trajectories, exploring_policy, gymnasium_table, table_trajectories
 from dpfast.datasets.made_up import sparse_regression_rows
 from dpfast.demo.comparison import Comparison, Line
 from dpfast.multi_outcome import MultiOutcomeRidge
+from dpfast.policy_evaluation import PolicyEvaluation
 from dpfast.sparse_regression import SparseRegression
+from dpfast.statistics import Trajectories
+from dpfast.synthetic_control import SyntheticControl
 
 DELTA = 1e-6
 #: Of curves.
@@ -43,6 +53,39 @@ _KNOWN_TO_MATTER = [2, 3, 8]
 
 #: Of the made-up table: which features count, and how much.
 MADE_UP = {7: 0.9, 20: -0.6, 41: 0.5}
+
+# Of the limits that are drawn.
+LEVEL = 0.9
+# Of the made-up donors: how many there are, and periods before the intervention.
+_N_DONORS, _N_PRE = 1_000, 10
+# Known without looking: packs of cigarettes a head and year; 365 would be a pack a day for every child and adult.
+_PACKS = (0.0, 365.0)
+_TAX_YEAR = 1989
+
+_PLAYERS = 20_000
+GAMMA, EXPLORE = 0.95, 0.2
+
+
+class Game(NamedTuple):
+    """A game and its declarations: the range of returns, and the number of steps to truncate trajectories to."""
+
+    title: str
+    name: str
+    return_range: tuple[float, float]
+    horizon: int
+
+
+GAMES = (
+    Game("FrozenLake 4x4", "frozen_lake_4x4", (0.0, 1.0), 60),
+    Game("FrozenLake 8x8", "frozen_lake_8x8", (0.0, 1.0), 100),
+    Game("CliffWalking", "cliff_walking", (-200.0, 0.0), 40),
+    Game("Taxi", "taxi", (-40.0, 20.0), 40),
+)
+#: Those that are played here.
+SHOWN = GAMES[1:3]
+# The first of them, which is drawn: a grid, from one corner to the other.
+SHAPE, START, GOAL = (8, 8), 0, 63
+HOLES = (19, 29, 35, 41, 42, 46, 49, 52, 54, 59)
 
 
 def parted(rows: FloatArray, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
@@ -140,10 +183,81 @@ def made_up() -> Comparison:
     return Comparison("made up, 3 of 60", len(rows), "R2", fit, partial(_explained, rows, outcomes))
 
 
+def tobacco_tax() -> Comparison:
+    """Estimate the effect of California's tax of 1989, with other states as donors."""
+    panel = california_prop99()
+    sales, states, years = (
+        panel if isinstance(panel, Panel) else (panel.to_numpy(), tuple(panel.index), panel.columns.to_numpy())
+    )
+    row, n_pre = states.index("California"), int(np.searchsorted(years, _TAX_YEAR))
+    donors, target = np.delete(sales, row, axis=0), sales[row]
+
+    def fit(epsilon: float, delta: float) -> SyntheticControl:
+        options: dict[str, Any] = {"ridge": 1.0} if math.isinf(epsilon) else {"bound": _PACKS}
+        return SyntheticControl(epsilon, delta, **options).fit(donors, n_pre)
+
+    def effect(model: SyntheticControl) -> float:
+        return float(np.mean(target[n_pre:] - model.predict(target[:n_pre])))
+
+    return Comparison("tobacco tax", len(donors), "packs a year", fit, effect)
+
+
+def without_effect() -> Comparison:
+    """Predict a made-up target without an intervention that has no effect."""
+    donors, target = made_up_panel()
+
+    def fit(epsilon: float, delta: float) -> SyntheticControl:
+        return SyntheticControl(epsilon, delta).fit(donors, _N_PRE, target)
+
+    def level(model: SyntheticControl) -> float:
+        return float(np.mean(model.predict(target[:_N_PRE])))
+
+    return Comparison("made-up donors", len(donors), "outcome", fit, level)
+
+
+def made_up_panel() -> tuple[FloatArray, FloatArray]:
+    """Return donors and a target."""
+    donors, target, _ = synthetic_control_panel(_N_DONORS, _N_PRE, seed=0)
+    return donors, target
+
+
+def _evaluated(title: str, walks: Trajectories, start: int, **declared: Any) -> Comparison:
+    """Describe the value of a policy from the first state, estimated from its trajectories."""
+
+    def fit(epsilon: float, delta: float) -> PolicyEvaluation:
+        return PolicyEvaluation(epsilon, delta, gamma=GAMMA, **declared).fit(walks)
+
+    return Comparison(title, len(walks), "value", fit, partial(_value, start))
+
+
+def _value(state: int, model: PolicyEvaluation) -> float:
+    return float(model.value_[state])
+
+
 def lines() -> Iterator[tuple[Line, list[Any]]]:
     """Yield the results of fits, and the fits."""
-    yield digits().line(4.0, DELTA)
-    yield tumours().line(1.0, DELTA)
-    yield disease().line(4.0, DELTA)
-    yield disease_by_few().line(4.0, DELTA)
-    yield made_up().line(1.0, DELTA)
+    for table, epsilon in (
+        (digits, 4.0),
+        (tumours, 1.0),
+        (disease, 4.0),
+        (disease_by_few, 4.0),
+        (made_up, 1.0),
+        (tobacco_tax, 1.0),
+        (without_effect, 1.0),
+    ):
+        yield table().line(epsilon, DELTA)
+    yield from _game_lines()
+
+
+def _game_lines() -> Iterator[tuple[Line, list[Any]]]:
+    """Yield the lines of games, which need Gymnasium."""
+    if find_spec("gymnasium") is None:
+        walks = Trajectories(*chain_trajectories(_PLAYERS, seed=0), truncated=False)
+        yield _evaluated("a chain of 40 states", walks, 0, return_range=(0.0, 1.0)).line(1.0, DELTA)
+        return
+    for game in SHOWN:
+        table, start = gymnasium_table(game.name)
+        policy = exploring_policy(table, GAMMA, EXPLORE)
+        flat = table_trajectories(table, _PLAYERS, start=start, horizon=game.horizon, policy=policy, seed=0)
+        declared = {"return_range": game.return_range, "horizon": game.horizon}
+        yield _evaluated(game.title, Trajectories(*flat), int(np.argmax(start)), **declared).line(1.0, DELTA)
