@@ -22,6 +22,7 @@ TESTED_BY = {
     "convex_erm/classifier.py": "convex_erm/test_estimator.py",
     "convex_erm/regressor.py": "convex_erm/test_estimator.py",
     "convex_erm/scores.py": "convex_erm/test_estimator.py",
+    "estimator/bounded_attacks.py": "audit/test_audit.py",
     "estimator/linear.py": "plotting/test_estimates.py",
     "io/__init__.py": "test_package.py",
     "io/frames.py": "io/test_columns.py",

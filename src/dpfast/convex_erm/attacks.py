@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
-from dpfast.attack.laws import GaussianShift, flattened
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.plan import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
-from dpfast.estimator.bounded_attacks import counts_attacks
+from dpfast.estimator.bounded_attacks import counts_attacks, stages_attack
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.mechanism import Query, answered
 from dpfast.solvers import (
     CallableLoss,
     CappedLogisticLoss,
@@ -36,7 +34,6 @@ from dpfast.solvers import (
     SmoothedHuber,
     SmoothedQuantile,
 )
-from dpfast.statistics import Gram
 from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import HalfOctaves, Sizes
 
@@ -46,10 +43,6 @@ _RIDGE = 1e5
 _OTHERS, _COLUMNS = 200, 64
 #: Of classifiers whose counts of margins are attacked.
 _CLASSES = (-1, 1), (-1, 0, 1, 2)
-#: Lengths are rounded to the grid of sums: what differs may be this share shorter.
-_ROUNDED = 1e-4
-#: What is as short changes nothing.
-_NOTHING = 1e-200
 
 
 @dataclass(frozen=True)
@@ -278,27 +271,6 @@ def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:
     return replace(Attack.on(f"{name}{beside}", releases[1], law, seen, estimator), effort=0.25)
 
 
-def _in_noise(query: Query, values: Mapping[str, FloatArray]) -> FloatArray:
-    """Return what was summed, or released, in units of the noise in every entry."""
-    scales = query.mechanism.scales
-    if "sum" in scales:
-        return np.asarray(values["sum"]).ravel() / scales["sum"]
-    side = len(values["xx"])
-    above = np.full(side * (side - 1) // 2, scales["xx"] * np.sqrt(0.5))
-    of_sums = [np.full(side, scales["x"])] if "x" in scales else []
-    spread = np.concatenate([np.full(side, scales["xx"]), above, *of_sums])
-    return np.asarray(flattened(values, tuple(scales)) / spread)
-
-
-def _summed(query: Query, data: Any) -> dict[str, FloatArray]:
-    """Return what a query sums of the data, by the blocks of its release."""
-    exact = query.statistic(data)
-    if isinstance(exact, Gram):
-        sums = exact.exact_x_sum
-        return {"xx": exact.xx} | ({} if sums is None else {"x": sums.to_float64()})
-    return {"sum": exact.to_float64()}
-
-
 def _descent_attack(
     name: str,
     estimator: ObjectivePerturbationClassifier | ObjectivePerturbationRegressor,
@@ -310,9 +282,7 @@ def _descent_attack(
 ) -> Attack:
     """Attack every release of a descent, or those up to the last: the first person's outcome, or they, are another.
 
-    Others, half as long, keep coefficients near 0; columns of zeros keep steps small. An attacker who knows the table
-    knows the sum behind every release: it depends on earlier releases alone. A sum that the person does not change,
-    such as a size that stays, says nothing.
+    Others, half as long, keep coefficients near 0; columns of zeros keep steps small.
     """
     other = np.append(-outcomes[0], outcomes[1:])
     is_other = privacy.adjacency == "replace_one"
@@ -324,36 +294,9 @@ def _descent_attack(
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 
-    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of every release in units of the difference, and the difference in recorded noise."""
-        seen: list[float] = []
-        apart: list[float] = []
-
-        def answer(query: Query) -> Release:
-            release = releases[len(seen)]
-            sums = [_in_noise(query, _summed(query, one.statistic)) for one in summed]
-            moved = sums[1] - sums[0]
-            length = float(np.linalg.norm(moved))
-            noise = _in_noise(query, release.values) - sums[at]
-            seen.append(float(noise @ moved) / max(length**2, _NOTHING))
-            apart.append(length)
-            return release
-
-        answered(summed[0].mechanism.stages(), answer)
-        return np.array(seen), np.array(apart)
-
-    releases = probe(lambda: estimator.fit(*tables[0])).releases_
-    _, each = along(releases, 0)
-    tells = np.flatnonzero(each[:last])
-    apart = each[tells]
-    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
-
-    def seen(neighbour: bool) -> FloatArray:
-        own, _ = along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))
-        return np.asarray(apart * own[tells])
-
-    record = replace(releases[-1], privacy=privacy)
-    return replace(Attack.on(name, record, law, seen, estimator), effort=0.25)
+    return stages_attack(
+        name, estimator, lambda neighbour: estimator.fit(*tables[neighbour]).releases_, summed, privacy, last=last
+    )
 
 
 def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], classes: Sequence[int]) -> Attack:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claimed, claims, sum_attack
+from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, sum_attack
+from dpfast.attack.laws import flattened
+from dpfast.estimator.base import Summed
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
-from dpfast.releases.mechanism import Mechanism
+from dpfast.statistics import Gram
 from dpfast.statistics.sizes import Sizes, size_counts
+
+# Lengths are rounded to the grid of sums: what differs may be this share shorter. What is as short changes nothing.
+_ROUNDED, _NOTHING = 1e-4, 1e-200
 
 
 def counts_attacks(
@@ -42,31 +48,67 @@ def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any
     return sum_attack(f"counts by size, {what}", estimator, lambda one: estimator.fit(*tables[one]).releases_[0], exact)
 
 
-def summed_stages(
-    mechanism: Mechanism[Any], data: Sequence[Any], releases: tuple[Release, ...], chosen: Callable[[str], bool]
-) -> Iterator[tuple[Release, list[FloatArray]]]:
-    """Yield the release of every chosen stage, and its sums on either table.
+def stages_attack(
+    name: str,
+    estimator: Any,
+    fit: Callable[[bool], tuple[Release, ...]],
+    summed: Sequence[Summed],
+    privacy: Privacy,
+    *,
+    of: str = "",
+    last: int | None = None,
+) -> Attack:
+    """Attack the releases of a fit that are named like that, or the first of these, on a table and its neighbour.
 
-    An attacker knows that, as it depends on earlier releases alone.
+    An attacker who knows the table knows the sum behind every release: it depends on earlier releases alone. The view
+    is the noise along what differs, in units of the recorded noise. A sum that the person does not change says nothing.
     """
-    stages = mechanism.stages()
-    stage = next(stages)
-    for release in releases:
-        if chosen(stage.name):
-            yield release, [stage.statistic(one).to_float64() for one in data]
-        if release is not releases[-1]:
+
+    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
+        """Return the noise of every release in units of the difference, and the difference in recorded noise."""
+        seen, apart, stages = [], [], summed[0].mechanism.stages()
+        stage = next(stages)
+        for release in releases:
+            if stage.name.startswith(of):
+                sums = [_in_noise(release, _blocks(stage.statistic(one.statistic))) for one in summed]
+                moved = sums[1] - sums[0]
+                length = float(np.linalg.norm(moved))
+                noise = _in_noise(release, release.values) - sums[at]
+                seen.append(float(noise @ moved) / max(length**2, _NOTHING))
+                apart.append(length)
+            if len(seen) == last or release is releases[-1]:
+                break
             stage = stages.send(release)
+        return np.array(seen), np.array(apart)
+
+    releases = probe(lambda: fit(False))
+    _, each = along(releases, 0)
+    tells = np.flatnonzero(each)
+    apart = each[tells]
+    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
+
+    def view(neighbour: bool) -> FloatArray:
+        return np.asarray(apart * along(fit(neighbour), int(neighbour))[0][tells])
+
+    record = replace(releases[-1], privacy=privacy)
+    return replace(Attack.on(name, record, law, view, estimator), effort=0.25)
 
 
-def along_stages(stages: Iterator[tuple[Release, list[FloatArray]]], at: int) -> tuple[FloatArray, FloatArray]:
-    """Return the noise of stages in units of what differs, and how much differs in units of recorded noise.
+def _blocks(exact: Any) -> dict[str, FloatArray]:
+    """Return sums by the blocks of their release."""
+    if isinstance(exact, Gram):
+        sums = exact.exact_x_sum
+        return {"xx": exact.xx} | ({} if sums is None else {"x": sums.to_float64()})
+    return {"sum": exact.to_float64()}
 
-    Where nothing differs, noise tells nothing: 0.
-    """
-    seen, apart = [], []
-    for release, sums in stages:
-        moved = sums[1] - sums[0]
-        length = float(np.linalg.norm(moved))
-        seen.append(float(np.sum((release.values["sum"] - sums[at]) * moved)) / length**2 if length > 0.0 else 0.0)
-        apart.append(length / release.scales["sum"])
-    return np.array(seen), np.array(apart)
+
+def _in_noise(release: Release, values: Mapping[str, FloatArray]) -> FloatArray:
+    """Return what was summed, or released, in units of the noise in every entry."""
+    scales = release.scales
+    if "sum" in scales:
+        return np.asarray(values["sum"]).ravel() / scales["sum"]
+    side = len(values["xx"])
+    above = np.full(side * (side - 1) // 2, scales["xx"] * np.sqrt(0.5))
+    of_sums = [np.full(side, scales["x"])] if "x" in scales else []
+    spread = np.concatenate([np.full(side, scales["xx"]), above, *of_sums])
+    return np.asarray(flattened(values, tuple(scales)) / spread)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -14,9 +12,9 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, SampledShift, claimed, claims, probe
-from dpfast.attack.laws import GaussianShift, flattened
+from dpfast.attack.laws import flattened
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
-from dpfast.estimator.bounded_attacks import along_stages, counts_attacks, summed_stages
+from dpfast.estimator.bounded_attacks import counts_attacks, stages_attack
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
@@ -28,8 +26,6 @@ _SAMPLES = 2000
 _USUAL, _SMALL = 4_000, 0.01
 # The first steps.
 _STEPS = 6
-# What rounding to a grid moves a clipped part by.
-_ROUNDED = 1e-4
 # Rows in the sample, and in all.
 _SAMPLED, _ALL = 8, 10
 
@@ -68,7 +64,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy, delta=False):
         yield _attack(Rows("moments of rows, steps left to choose", {"refine": "auto"}), claim)
     for claim in claims(privacy, delta=True):
-        yield from _refined_attack(claim)
+        yield _refined_attack(claim)
         for composition in get_args(Composition):
             options = {"mechanism": "independent", "composition": composition}
             yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2), claim)
@@ -102,7 +98,7 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
     return shifted_attack(rows, privacy.adjacency, fit, estimator)
 
 
-def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
+def _refined_attack(privacy: Privacy) -> Attack:
     """Attack residual steps: one person's outcome is far from what all others have shown, and beyond every clip.
 
     An attacker who knows the table knows the sum of every step: it depends on earlier releases alone. In units of the
@@ -121,22 +117,11 @@ def _refined_attack(privacy: Privacy) -> Iterator[Attack]:
     source = noise.SecureSource()
     summed = [estimator._sum(privacy, source, *table) for table in tables]
 
-    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of the first steps in units of the difference, and the difference in recorded noise."""
-        data = [one.statistic for one in summed]
-        steps = summed_stages(summed[0].mechanism, data, releases, lambda name: name.startswith("residuals, step"))
-        return along_stages(itertools.islice(steps, _STEPS), at)
+    def fit(neighbour: bool) -> tuple[Release, ...]:
+        released: tuple[Release, ...] = estimator.fit(*tables[neighbour]).releases_
+        return released
 
-    releases = estimator.fit(*tables[0]).releases_
-    _, apart = along(releases, 0)
-    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
-
-    def seen(neighbour: bool) -> FloatArray:
-        found, _ = along(estimator.fit(*tables[neighbour]).releases_, int(neighbour))
-        return apart * found
-
-    record = replace(releases[-1], privacy=privacy)
-    yield replace(Attack.on("residual steps", record, law, seen, estimator), effort=0.25)
+    return stages_attack("residual steps", estimator, fit, summed, privacy, of="residuals, step", last=_STEPS)
 
 
 def _sampled_attack(privacy: Privacy) -> Attack:

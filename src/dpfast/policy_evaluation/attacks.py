@@ -13,7 +13,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
-from dpfast.estimator.bounded_attacks import along_stages, summed_stages
+from dpfast.estimator.bounded_attacks import stages_attack
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 from dpfast.privacy import Privacy
@@ -21,8 +21,6 @@ from dpfast.statistics import Trajectories
 
 # Enough for counts a few fewer not to make the smooth bound larger than the local one.
 _VISITORS = 4000
-# Largest rounding error of sums with a clip that is not a power of two.
-_ROUNDED = 1e-6
 # All visit both states; the second reward is discounted by this.
 _GAMMA = 0.5
 
@@ -196,21 +194,10 @@ def _staged_attack(privacy: Privacy) -> Attack:
         states, rewards = (np.concatenate([one[part] for one in who]) for part in (0, 1))
         offsets = np.concatenate([[0], np.cumsum([len(one[0]) for one in who])])
         tables.append(Trajectories(states, rewards, offsets, 3))
-    mechanism = estimator._sum(privacy, noise.SecureSource(), tables[0]).mechanism
-
-    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        return along_stages(summed_stages(mechanism, tables, releases, lambda _: True), at)
-
-    releases = estimator.fit(tables[0]).releases_
-    _, apart = along(releases, 0)
-    law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
-
-    def seen(neighbour: bool) -> FloatArray:
-        found, _ = along(estimator.fit(tables[neighbour]).releases_, int(neighbour))
-        return apart * found
-
-    record = replace(releases[-1], privacy=privacy)
-    return replace(Attack.on("visits in stages", record, law, seen, estimator), effort=0.25)
+    summed = [estimator._sum(privacy, noise.SecureSource(), table) for table in tables]
+    return stages_attack(
+        "visits in stages", estimator, lambda neighbour: estimator.fit(tables[neighbour]).releases_, summed, privacy
+    )
 
 
 def _exact_parts(people: list[tuple[int, float]], n_bins: int) -> dict[str, FloatArray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
+from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law, sum_attack
 from dpfast.estimator.bounded_attacks import counts_attacks
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
@@ -211,24 +210,13 @@ def _size_attack(privacy: Privacy) -> Attack:
     """Attack the counts of people by the size of their residuals: one is small where all others are large."""
     estimator, first, _ = _pursuit_between(privacy, (np.ones(2), 0.0), (np.ones(2), _OUTCOME), n_nonzero=1)
 
-    def counts(neighbour: bool) -> FloatArray:
-        return np.asarray(first(neighbour, 1)[0][1].values["sum"].ravel())
+    def counts(neighbour: bool) -> Release:
+        return first(neighbour, 1)[0][1]
 
-    record = probe(lambda: first(False, 1)[0][1])
-    exact = np.zeros((2, record.values["sum"].size))
+    exact = np.zeros((2, probe(lambda: counts(False)).values["sum"].size))
     exact[:, -1] = _OTHERS, _OTHERS + (privacy.adjacency == "replace_one")
     exact[0, exact.shape[1] // 2] = 1.0
-    law = shift_law(record.mechanism, (exact[1] - exact[0],), (_laplace_scale(record),))
-
-    def seen(neighbour: bool) -> FloatArray:
-        return np.asarray(counts(neighbour) - exact[int(neighbour)], np.float64)
-
-    return Attack.on("counts of residuals", record, law, seen, estimator)
-
-
-def _laplace_scale(record: Release) -> float:
-    """Return the scale of Laplace noise, of which records state the standard deviation."""
-    return record.scales["sum"] / math.sqrt(2.0)
+    return sum_attack("counts of residuals", estimator, counts, list(exact))
 
 
 def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.attack import Attack, claimed, claims, probe, shift_law, sum_attack
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Release
@@ -96,19 +96,13 @@ def _step_attack(
     others = np.full((1, _N_PRE + 1), 0.01)
     here, there = (np.vstack([others, one]) for one in donors)
     tables = here, others if privacy.adjacency == "add_remove" else there
-    exact, moved = (summed(table).to_float64().ravel() for table in tables)
+    exact = [summed(table).to_float64().ravel() for table in tables]
 
     def fit(neighbour: bool) -> Release:
         releases = estimator.fit(tables[neighbour], _N_PRE).releases_
         return next(one for one in releases if one.name.endswith(f": {step or name}"))
 
-    def seen(neighbour: bool) -> FloatArray:
-        return np.asarray(fit(neighbour).values["sum"].ravel() - exact)
-
-    record = probe(lambda: fit(False))
-    of_deviation = {"Laplace": math.sqrt(0.5), "L2-Laplace": 1.0 / math.sqrt(len(exact) + 1.0)}
-    scale = record.scales["sum"] * of_deviation.get(record.mechanism, 1.0)
-    return Attack.on(name, record, shift_law(record.mechanism, (moved - exact,), (scale,)), seen, estimator)
+    return sum_attack(name, estimator, fit, exact)
 
 
 def _output_attack(privacy: Privacy, *, printed: bool = False) -> Attack:
