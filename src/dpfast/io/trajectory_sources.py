@@ -113,6 +113,11 @@ def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     if names.step is None and is_unordered(table):
         raise TypeError("frame is a query, whose rows come in no fixed order: name the column of steps, step=...")
     rows = _frame_rows(table, names, encoder) if is_frame(table) else _table_rows(table, names, encoder)
+    return flattened(rows, names)
+
+
+def flattened(rows: Rows, names: Names) -> Flat:
+    """Flatten rows in any order, those of a trajectory by their steps, or as they come."""
     whose = people(rows.ids, max(1, len(rows.states)))
     order = np.arange(len(rows.states)) if whose.order is None else whose.order
     if rows.steps is not None and names.step is not None:
@@ -126,7 +131,7 @@ def _of_trajectories(flags: NDArray[np.bool_], offsets: IntArray) -> NDArray[np.
     return np.logical_or.reduceat(flags, offsets[:-1]) if len(flags) else flags
 
 
-def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> _Rows:
+def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> Rows:
     names.check(frame.columns if frame.ndim == 2 else (), "frame")
     for name in (names.trajectory, names.step):
         if name is not None and frame[name].isna().any():
@@ -138,17 +143,16 @@ def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> _Rows
         flags = frame[names.truncated].to_numpy()
         if flags.dtype != np.bool_:
             raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {flags.dtype}")
-    return _Rows(frame[names.trajectory], states, _frame_rewards(rewards, names.reward), steps, flags)
+    return Rows(frame[names.trajectory], states, _frame_rewards(rewards, names.reward), steps, flags)
 
 
-def _table_rows(table: Any, names: Names, encoder: StateEncoder | None) -> _Rows:
+def _table_rows(table: Any, names: Names, encoder: StateEncoder | None) -> Rows:
     numbers: dict[Hashable, int] = {}
 
     def ids(batch: ArrowBatch, name: str) -> IntArray:
         return numbered_column(batch, name, numbers)
 
-    several = list(_rows_of(table, names, encoder, ids))
-    return _Rows.joined(several) if several else _Rows(np.empty(0), np.empty(0, np.int64), np.empty(0), None, None)
+    return Rows.joined(list(_rows_of(table, names, encoder, ids)))
 
 
 def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:
@@ -187,7 +191,7 @@ def _frame_rewards(column: Any, name: str) -> NDArray[Any]:
 
 def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_steps: int) -> Iterator[Flat]:
     """Cut a sorted table into blocks of whole trajectories, of at least so many steps but for the last."""
-    pending: list[_Rows] = []
+    pending: list[Rows] = []
     n_pending, last_start = 0, 0
     for rows in _rows_of(table, names, encoder, _sorted_column):
         starts = _starts(rows.ids)
@@ -197,15 +201,15 @@ def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_st
         n_pending += len(rows.ids)
         # The last trajectory may go on in the next rows.
         if last_start >= block_steps:
-            whole = _Rows.joined(pending)
+            whole = Rows.joined(pending)
             yield whole.flat(names, last_start)
             pending, n_pending, last_start = [whole.after(last_start)], n_pending - last_start, 0
     if n_pending > 0:
-        yield _Rows.joined(pending).flat(names, n_pending)
+        yield Rows.joined(pending).flat(names, n_pending)
 
 
-class _Rows(NamedTuple):
-    """Rows of a sorted long table."""
+class Rows(NamedTuple):
+    """Rows of a long table: the owner, the state, the reward, the place and the flag of each."""
 
     ids: NDArray[Any]
     states: NDArray[Any]
@@ -214,14 +218,17 @@ class _Rows(NamedTuple):
     truncated: NDArray[np.bool_] | None
 
     @classmethod
-    def joined(cls, parts: list[_Rows]) -> _Rows:
+    def joined(cls, parts: list[Rows]) -> Rows:
+        """Return the rows of all parts."""
+        if not parts:
+            return cls(np.empty(0), np.empty(0, np.int64), np.empty(0), None, None)
         return cls._make(
             None if several[0] is None else np.concatenate(several) for several in zip(*parts, strict=True)
         )
 
-    def after(self, start: int) -> _Rows:
+    def after(self, start: int) -> Rows:
         """Return the rows from `start` on, as copies: rows before need not stay in memory."""
-        return _Rows._make(None if one is None else one[start:].copy() for one in self)
+        return Rows._make(None if one is None else one[start:].copy() for one in self)
 
     def flat(self, names: Names, stop: int) -> Flat:
         """Return the trajectories up to `stop`, having checked that these, and a row there, are sorted."""
@@ -245,7 +252,7 @@ def _starts(ids: NDArray[Any]) -> IntArray:
 
 def _rows_of(
     table: Any, names: Names, encoder: StateEncoder | None, read_ids: Callable[[ArrowBatch, str], NDArray[Any]]
-) -> Iterator[_Rows]:
+) -> Iterator[Rows]:
     for label, schema, batches in _sources(table, names):
         names.check(schema.names, label)
         types = sys.modules["pyarrow"].types
@@ -261,7 +268,7 @@ def _rows_of(
             raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {found}")
         for batch, _ in batches:
             if len(batch) > 0:
-                yield _Rows(
+                yield Rows(
                     read_ids(batch, names.trajectory),
                     _batch_states(batch, names.state, encoder),
                     arrow.numbers_of(batch.batch.column(names.reward)),

@@ -16,6 +16,7 @@ from dpfast.io import StateEncoder, Trajectories
 from dpfast.io.frames import Batch
 from dpfast.io.people import numbered_column
 from dpfast.io.sources import file_format
+from dpfast.io.trajectory_sources import Names, Rows, flattened
 from dpfast.jobs.inputs import INPUT, Files, NamedColumns
 from dpfast.jobs.kinds import Fact, Progress
 from dpfast.jobs.values import BOOLEAN, INTEGER, LEFT_OUT, TEXT, Either, Key, Lists, Table
@@ -96,30 +97,19 @@ class Walks:
     def read(self, progress: Progress | None) -> Trajectories:
         """Return all trajectories, held in memory."""
         numbers: dict[Hashable, int] = {}
-        parts = [self._steps(batch, numbers) for batch in self.columns.batches(self.files, progress)]
-        parts.insert(0, (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)))
-        whose, states, rewards, steps, cut = (np.concatenate(several) for several in zip(*parts, strict=True))
-        if np.isnan(steps).any():
-            raise ValueError(f"column {self.order!r} has missing entries")
-        if np.isnan(cut).any():
-            raise ValueError(f"column {self.truncated!r} has missing entries")
+        rows = Rows.joined([self._rows(batch, numbers) for batch in self.columns.batches(self.files, progress)])
+        flat = flattened(rows, Names(self.id, self.state, self.reward, self.order, None))
         flags: Any = self.truncated
         if isinstance(flags, str):
-            flags = np.bincount(whose, weights=cut, minlength=len(numbers)) > 0.0
-        order = np.lexsort((steps, whose))
-        whose, steps = whose[order], steps[order]
-        if self.order is not None and np.any((whose[1:] == whose[:-1]) & (steps[1:] == steps[:-1])):
-            raise ValueError(f"a trajectory has the same {self.order!r} twice")
-        offsets = np.searchsorted(whose, np.arange(len(numbers) + 1))
-        known: dict[str, Any] = {"encoder": self.encoder, "truncated": flags}
-        return Trajectories(states[order], rewards[order], offsets, self.n_states, **known)
+            flags = np.empty(0, np.bool_) if flat.truncated is None else flat.truncated
+        return Trajectories(*flat[:3], self.n_states, encoder=self.encoder, truncated=flags)
 
-    def _steps(self, batch: Batch, numbers: dict[Hashable, int]) -> tuple[IntArray | FloatArray, ...]:
-        """Return for each row its owner, the state (-1 for an undeclared one), the reward, its place and its flag."""
+    def _rows(self, batch: Batch, numbers: dict[Hashable, int]) -> Rows:
+        """Return rows with numbers of their owners; the state is -1 for an undeclared one."""
+        steps = None if self.order is None else _complete(batch, self.order)
+        cut = _complete(batch, self.truncated) > 0.0 if isinstance(self.truncated, str) else None
         whose = numbered_column(batch, self.id, numbers)
-        steps = np.zeros(len(batch)) if self.order is None else batch.numbers(self.order)
-        cut = batch.numbers(self.truncated) if isinstance(self.truncated, str) else np.zeros(len(batch))
-        return whose, self._codes(batch), batch.numbers(self.reward), steps, cut
+        return Rows(whose, self._codes(batch), batch.numbers(self.reward), steps, cut)
 
     def _codes(self, batch: Batch) -> IntArray:
         if self.encoder is not None:
@@ -174,10 +164,8 @@ class Blocks:
         if walks.sorted_files is None:
             return iter([self._held])
         names = {"trajectory": walks.id, "state": walks.state, "reward": walks.reward, "step": walks.order}
-        declared: dict[str, Any] = {"n_states": walks.n_states}
-        if walks.encoder is not None:
-            declared = {"states": walks.encoder}
-        declared["truncated"] = walks.truncated
+        declared: dict[str, Any] = {"truncated": walks.truncated}
+        declared |= {"n_states": walks.n_states} if walks.encoder is None else {"states": walks.encoder}
         return Trajectories.iter_parquet(walks.sorted_files, **names, **declared)  # type: ignore[arg-type]
 
 
@@ -214,6 +202,13 @@ class WalksForm:
         )
         walks.columns.check(files)
         return walks
+
+
+def _complete(batch: Batch, name: str) -> FloatArray:
+    values = batch.numbers(name)
+    if np.isnan(values).any():
+        raise ValueError(f"column {name!r} has missing entries")
+    return values
 
 
 def _states(given: Mapping[str, Any]) -> tuple[int, StateEncoder | None]:
