@@ -10,11 +10,10 @@ import numpy as np
 from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
-from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm.mechanism import Calibrated, of_fitted
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
-from dpfast.io.summaries import Estimates
+from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, Stages, within
 from dpfast.releases.sandwich import Sandwich
@@ -125,7 +124,7 @@ def table_of(
     center: FloatArray, deviation: FloatArray, level: float, ratio: str | None = None
 ) -> dict[str, FloatArray]:
     """Return columns of estimates, errors, normal limits and p-values, and of what their exponentials are called."""
-    reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0)) * deviation
+    reach = normal_reach(level) * deviation
     with np.errstate(divide="ignore", invalid="ignore"):
         standard = np.where(center == 0.0, 0.0, -np.abs(center) / deviation)
     columns = {"std_error": deviation, "low": center - reach, "high": center + reach}

@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._html import card, grid
 from dpfast.description.mechanism import WEIGHT, Histogram
-from dpfast.io.summaries import Estimates
+from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_html, header_of, releases_html
 from dpfast.privacy import Privacy
@@ -142,7 +141,7 @@ class Description:
     def _rows(
         self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
     ) -> list[_Row]:
-        normal = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
+        normal = normal_reach(level)
         # Laplace noise has longer tails, and sums of it shorter ones than a single draw.
         reach = max(normal, -math.log1p(-level) / math.sqrt(2.0)) if self._is_heavy else normal
         of_population = check.choice("target", target, ("population", "table")) == "population"

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfast import _arguments as check
 from dpfast.io.writing import Columns, tabulated
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+def normal_reach(level: float) -> float:
+    """Return how many standard deviations normal limits of a level are from their middle."""
+    from scipy.special import ndtri
+
+    return float(ndtri((1.0 + check.share("level", level)) / 2.0))
 
 
 @dataclass(frozen=True)

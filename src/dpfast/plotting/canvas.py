@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 
@@ -320,13 +319,6 @@ def named(label: str | None, what: str) -> str:
 def covering(level: float, what: str) -> str:
     """Return the entry of limits."""
     return f"{100.0 * level:g}% limits: {what}"
-
-
-def normal_reach(level: float) -> float:
-    """Return how many standard deviations normal limits of a level are from their middle."""
-    from scipy.special import ndtri
-
-    return float(ndtri((1.0 + check.share("level", level)) / 2.0))
 
 
 def visible(low: ArrayLike, high: ArrayLike) -> bool:

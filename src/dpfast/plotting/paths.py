@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast.plotting.canvas import Canvas, covering, normal_reach, numbers, short, thinned, visible, with_unit
+from dpfast.io.summaries import normal_reach
+from dpfast.plotting.canvas import Canvas, covering, numbers, short, thinned, visible, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

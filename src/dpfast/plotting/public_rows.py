@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.plotting.canvas import Canvas, covering, named, normal_reach, short
+from dpfast.io.summaries import normal_reach
+from dpfast.plotting.canvas import Canvas, covering, named, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._optional import optional
-from dpfast.plotting.canvas import LABELS, Canvas, covering, normal_reach, numbers, short, thinned, visible, with_unit
+from dpfast.io.summaries import normal_reach
+from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, short, thinned, visible, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

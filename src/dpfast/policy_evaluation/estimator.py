@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _arguments as check
@@ -30,7 +29,7 @@ from dpfast.estimator.base import (
     warn_of_printed,
 )
 from dpfast.estimator.plan import Plan, least
-from dpfast.io.summaries import Estimates
+from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
 from dpfast.policy_evaluation.mechanism import (
     Problem,
@@ -344,7 +343,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     def _tabled(self, level: float) -> dict[str, FloatArray]:
         """Return the columns of `summary`."""
-        reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0))
+        reach = normal_reach(level)
         columns = {"estimate": self.value_}
         if hasattr(self, "value_std_"):
             half = reach * self.value_std_

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -20,7 +19,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, rows_to_predict
-from dpfast.io.summaries import Estimates
+from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.privacy import Privacy
 from dpfast.scaling.mechanism import PairSums, sum_pairs
 from dpfast.statistics.rows import check_box, half_widths, limits_of
@@ -203,7 +202,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         """Return the columns of `summary`, for files by names of their own."""
         check_is_fitted(self)
         mean_std = self.mean_std_
-        reach = float(special.ndtri((1.0 + check.share("level", level)) / 2.0)) * mean_std
+        reach = normal_reach(level) * mean_std
         columns = {
             "mean": self.mean_,
             "std_privacy": mean_std,
