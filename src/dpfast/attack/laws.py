@@ -49,7 +49,7 @@ class Law(ABC):
         return math.nan
 
     def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
-        """Goodness-of-fit p-value, at most: probability that noise of this form fits as badly; 1 where it has none."""
+        """Upper bound on the goodness-of-fit p-value; 1 without a test."""
         return 1.0
 
 

@@ -184,14 +184,14 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
 
     *Privacy.* The cell of a row is a function of that row, of coefficients released before and of public numbers
-    (statistics/margins.py). The row adds at most 1 to its cell. Of a person with several rows the first is counted,
-    and this person alone decides which that is. With more than two classes each class has a histogram
-    of its own. So for any coefficients one record more or less changes one cell of each histogram by up to 1, and one
-    in the place of another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is
-    drawn afresh. So the counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add
-    to mu squared. After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private
-    minimiser has no proved curve under replace-one. After it, the epsilons and the deltas add up
-    (`NoisySum.counts_within`). Everything computed from coefficients and counts is post-processing.
+    (statistics/margins.py). The row adds at most 1 to its cell. Of a person with several rows the first is counted. No
+    other person decides which row this is. With more than two classes each class has a histogram of its own. So for any
+    coefficients one record more or less changes one cell of each histogram by up to 1, and one in the place of another
+    two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is drawn afresh. So the
+    counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add to mu squared. After a
+    pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private minimiser has no proved
+    curve under replace-one. After it, the epsilons and the deltas add up (`NoisySum.counts_within`). Everything
+    computed from coefficients and counts is post-processing.
     """
 
     privacy: Privacy

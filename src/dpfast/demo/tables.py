@@ -1,4 +1,4 @@
-"""The tables that are shown: people, panels and games, with what is declared of each.
+"""The tables of the demonstration, people, panels and games, and their declarations.
 
 Of people: digits they wrote, measurements of tumours, and how far a disease had gone after a year. The declared limits
 are publicly known, not read from the tables: round limits of every measurement. Of panels: 38 states, too few for a

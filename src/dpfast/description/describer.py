@@ -122,7 +122,7 @@ def describe(
 class TableDescriber(PrivateEstimator):
     """Description of a table: counts, shares, crosstabs, means and quantiles, with limits.
 
-    Privacy: that of `describe`, for which it is what can be saved, and is planned for.
+    Privacy: that of `describe`. This is the form of it that can be saved and planned.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ class Description:
         target : {"population", "table"}, default "population"
             The target of the limits. It is the law of the rows, with sampling as part of the error. Or it is the table
             itself, clipped to its limits, with noise as the only error. Where people have several rows, the variance of
-            sampling is taken to be `max_rows` times that of independent rows, which is the most that it can be.
+            sampling is taken to be the largest possible: `max_rows` times that of independent rows.
         quantiles : sequence of float, default (0.25, 0.5, 0.75)
             Which quantiles of numbers. Their estimates are interpolated within a bin; their limits are ends of bins.
 

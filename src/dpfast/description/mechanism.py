@@ -12,11 +12,11 @@ sqrt(2 K + 4 w^2 M) = sqrt(2 K + M), in the L1 norm 2 K + 2 w M = 2 K + M. Who c
 K + M/2. All four are attained, by a person whose numbers go from their least to their largest. So one calibration is
 for all of it: Gaussian noise by the L2 norm, independent Laplace noise by the L1 norm where delta is 0.
 
-A person may have several rows, of which the first `max_rows` = k count: the person adds the sum of what these rows add.
-In each histogram that is a vector of integers of at least 0 that add up to k at most, so of a norm of k at most. Two of
-them have no negative inner product: replaced, they differ by sqrt(2) k at most, and by 2k in the L1 norm. Each number
-moves k times as far, too. So all four are k times those above, attained by k such rows. How many rows count is private
-then: a replaced person may have fewer.
+A person may have several rows. The first `max_rows` = k count, and the person adds the sum of their parts. In each
+histogram this sum is a vector of nonnegative integers with a total of at most k, so its norm is at most k. Two of them
+have no negative inner product: replaced, they differ by sqrt(2) k at most, and by 2k in the L1 norm. Each number moves
+k times as far, too. So all four are k times those above, attained by k such rows. How many rows count is private then:
+a replaced person may have fewer.
 
 The bin and z of an entry depend on that entry alone: bins by comparison with public edges, z by three exact or
 correctly rounded operations. All histograms have the same total, and it is public if a person, of one row, is replaced.
@@ -130,7 +130,7 @@ class TableCounts(Named[NoisySum]):
 
     @classmethod
     def calibrate(cls, privacy: Privacy, histograms: Sequence[Histogram], max_rows: int | None = None) -> Self:
-        """Noise for people who count once in each histogram, or as often as they have rows that count."""
+        """Noise for people who count once in each histogram, or once for each counted row."""
         k, m = len(histograms), sum(len(one.edges) > 0 for one in histograms)
         size = sum(len(one.bins) for one in histograms) + m
         replaced, alone = 2.0 * k + 4.0 * WEIGHT**2 * m, k + WEIGHT**2 * m

@@ -58,7 +58,7 @@ def stages_attack(
     of: str = "",
     last: int | None = None,
 ) -> Attack:
-    """Attack the releases of a fit that are named like that, or the first of these, on a table and its neighbour.
+    """Attack the releases of a fit whose names begin so, all or the first ones, on a table and its neighbour.
 
     An attacker who knows the table knows the sum behind every release: it depends on earlier releases alone. The view
     is the noise along what differs, in units of the recorded noise. A sum that the person does not change says nothing.

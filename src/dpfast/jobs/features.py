@@ -145,7 +145,7 @@ def columns_table(
 ) -> Either:
     """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit.
 
-    Columns that are not encoded, but described, have no keys of what becomes of their entries.
+    Described columns are not encoded: they have no keys for the encoding.
     """
     tables = {}
     for name in only:

@@ -36,7 +36,7 @@ class Data(Protocol):
 
     @property
     def names(self) -> tuple[Sequence[Any], ...]:
-        """What its results are about: the names that `tables` and `figures` of a kind take."""
+        """The names of its results: `tables` and `figures` of a kind take them."""
 
     def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the estimator's parameters, with those that the declaration says."""

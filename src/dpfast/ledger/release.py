@@ -80,7 +80,7 @@ def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
 
 
 def header_of(releases: Sequence[Release], privacy: Privacy, **said: Any) -> dict[str, Any]:
-    """Return what tables made from releases say of them, and what else is said."""
+    """Return the header of tables made from releases, with further facts."""
     costs = {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
     return costs | {"guarantee": guarantee_of(releases, privacy)} | said
 

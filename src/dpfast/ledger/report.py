@@ -1,6 +1,6 @@
 """A ledger for its readers: in plain words, and as events of Google's dp-accounting package.
 
-The words are for readers who do not know epsilon. The events are for that package's numerical accountants, whose
+The words are for readers who do not know epsilon. The numerical accountants of that package take the events; their
 composition may be tighter.
 """
 

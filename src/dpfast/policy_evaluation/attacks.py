@@ -133,8 +133,8 @@ def _range_attack(privacy: Privacy) -> Attack:
     """Attack a private range and the sums over it: all collect the most or the least there is, so that it stays.
 
     One person goes from one end of the range, and one state, to the other, or comes. The attack reads the noise of all
-    released values, in units of their recorded scales; with pure privacy only that of the counts, which have a separate
-    budget.
+    released values, in units of their recorded scales. With pure privacy it reads that of the counts alone, whose
+    budget is separate.
     """
     estimator = PolicyEvaluation(
         gamma=_GAMMA,

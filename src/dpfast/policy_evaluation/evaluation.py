@@ -105,7 +105,7 @@ class SinglePolicy(PolicyMechanism):
 
     @property
     def scales(self) -> Mapping[str, float]:
-        """Scales of the noise; none that is public where its size is private."""
+        """Scales of the noise; none where its size is private."""
         return self.single.scales
 
     def stages(self) -> Stages[Evaluated]:

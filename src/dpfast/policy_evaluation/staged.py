@@ -286,10 +286,10 @@ class StagedVisits(PolicyMechanism):
         """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
 
         `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
-        far apart as returns, whose distances are many standard deviations; those of states that are visited less than
-        others are farther, within the range. Errors of noise and sampling are shrunk accordingly. The error of filled
-        tails is a part of the spread of values, less where noise is little enough to tell last states; that of the
-        pooled return is its noise in the sums and in the means.
+        far apart as returns, whose distances are many standard deviations. Rarely visited states have values farther
+        apart, within the range. Errors of noise and sampling are shrunk accordingly. The error of filled tails is a
+        part of the spread of values, less where little noise lets the sums tell last states. The error of the pooled
+        return is its noise in the sums and in the means.
         """
         noise, level, of_means, cut = self._planned(m, visited)
         is_told = of_means < 0.5 * _TOLD

@@ -7,8 +7,8 @@ circle about (0, 0) that holds them all has a radius of 5/4, and none is smaller
 would have 1.8 times this noise, the mean .9 times.) Where the number of people is private, each adds a public w as
 well: ||person||^2 <= 25/16 d + w^2.
 
-A person may have several rows, of which the first `max_rows` = k count: the person adds the sum of what these rows add,
-at most k times as much. How many rows count is private then, and is released as the number of people is.
+A person may have several rows. The first `max_rows` = k count, and the person adds the sum of their parts, at most k
+times as much. How many rows count is private then, and is released as the number of people is.
 """
 
 from __future__ import annotations

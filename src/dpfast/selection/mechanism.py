@@ -18,8 +18,8 @@ both tables. So, averaged over splits, the whole costs at most the larger of the
 no output, not even an error, reveals who was held out.
 
 *People with several rows.* People are split, with all of their rows. The law of a uniform sample, and of coins, is the
-same for any order of people. A person's cost is the mean over their rows that count, rounded down: a number in [0, 1],
-and a function of that person's rows and of the model. So both proofs hold with the person for the row.
+same for any order of people. A person's cost is the mean over their counted rows, rounded down. It is a number from 0
+to 1, and a function of the model and that person's rows. So both proofs hold with the person for the row.
 """
 
 from __future__ import annotations
