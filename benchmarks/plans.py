@@ -130,7 +130,7 @@ PANELS = {
 }
 
 
-def panel_cell(name, n, parameters, fits, periods=20, targets=20):
+def panel_cell(name, n, parameters, fits, periods=20, targets=2_000):
     """Return what privacy adds to the error of predictions, and the plan of it, both over the signal."""
     draw, noise, variation = PANELS[name]
     g = np.random.default_rng(2)
