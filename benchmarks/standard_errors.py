@@ -1,9 +1,11 @@
 """How often limits of logistic, Huber, quantile and Poisson fits cover, and what they cost what predicts.
 
-    python -m benchmarks.standard_errors [logistic|huber|quantile|poisson] [fits]
+    python -m benchmarks.standard_errors [logistic|huber|quantile|poisson|counts] [fits]
 
 Tables have three correlated columns, a skewed one, an indicator that 2% have and one that 40% have; in half of them the
-model is wrong: what is sought then is what the loss finds in 1.6 million rows. No constant was chosen on them.
+model is wrong: what is sought then is what the loss finds in 1.6 million rows. Tables of counts have four columns, and
+rates about 0.8: alike, of 5% of the people 25 times as large, or times log-normal, gamma or two-point factors. No
+constant was chosen on any.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from dpfast import ObjectivePerturbationClassifier, ObjectivePerturbationRegress
 
 CELLS = ((5_000, 3.0), (20_000, 1.0))
 LOSSES = ("logistic", "huber", "quantile", "poisson")
+COUNTS = ("alike", "few rates of 25", "log-normal rates", "negative binomial", "zero-inflated")
+CELLS_OF_COUNTS = ((2_000, 1.0), (2_000, 3.0), (10_000, 1.0), (10_000, 3.0))
 _ZERO = 3  # of estimates, where the model is true
 
 
 def table(rng: np.random.Generator, n: int, loss: str, *, wrong: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return made-up rows and outcomes."""
+    if loss in COUNTS:
+        return counts(rng, n, loss)
     Z = rng.normal(size=(n, 6))
     Z[:, 1] = 0.7 * Z[:, 0] + 0.714 * Z[:, 1]
     Z[:, 2] = 0.5 * Z[:, 1] + 0.866 * Z[:, 2]
@@ -45,16 +51,42 @@ def table(rng: np.random.Generator, n: int, loss: str, *, wrong: bool) -> tuple[
     return X, np.clip(0.4 * z + noise, -1.5, 1.5)
 
 
+def counts(rng: np.random.Generator, n: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return made-up rows and counts."""
+    X = rng.normal(size=(n, 4)) / 3.0
+    coefficients, rate = np.array([0.8, -0.5, 0.0, 0.4]), np.exp(-0.2)
+    if kind == "alike":
+        coefficients *= 0.3
+    if kind == "few rates of 25":
+        few = rng.random(n) < 0.05
+        X[:, 3] = np.where(few, 0.8, 0.3 * X[:, 3])
+        coefficients[3], rate = 0.0, np.where(few, 7.5, 0.3)
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    if kind == "log-normal rates":
+        rate *= rng.lognormal(-0.32, 0.8, size=n)
+    if kind == "negative binomial":
+        rate *= rng.gamma(1.0, 1.0, size=n)
+    if kind == "zero-inflated":
+        rate *= 1.6 * (rng.random(n) < 0.6)
+    return X, np.minimum(rng.poisson(rate * np.exp(X @ coefficients)), bound_of(kind)).astype(float)
+
+
+def bound_of(loss: str) -> float:
+    """Return the bound on outcomes."""
+    return 20.0 if loss == COUNTS[1] else 12.0 if loss in COUNTS else 8.0 if loss == "poisson" else 1.5
+
+
 def model(loss: str, epsilon: float, *, inference: bool = True):
     """Return an estimator."""
-    method = "objective" if loss == "poisson" else "gradient"
+    of_counts = loss == "poisson" or loss in COUNTS
+    method = "objective" if of_counts else "gradient"
     own = {"bound_x": 1.0, "fit_intercept": True, "inference": inference, "method": method}
     if np.isinf(epsilon):
         own["method"] = "auto"
     if loss == "logistic":
         return ObjectivePerturbationClassifier(epsilon, 1e-6, classes=[0, 1], **own)
-    bound = 8.0 if loss == "poisson" else 1.5
-    return ObjectivePerturbationRegressor(epsilon, 1e-6, loss=loss, bound_y=bound, **own)
+    named = "poisson" if of_counts else loss
+    return ObjectivePerturbationRegressor(epsilon, 1e-6, loss=named, bound_y=bound_of(loss), **own)
 
 
 def _error(fitted, X: np.ndarray, sought: np.ndarray) -> float:
@@ -86,10 +118,10 @@ def main(losses: tuple[str, ...], fits: int) -> None:
     warnings.simplefilter("ignore", UtilityWarning)
     print("loss, model, people, epsilon: known; covered, least; error said over made; p < .05 of zeros; cost")
     for loss in losses:
-        for wrong in (False, True):
+        for wrong in (False,) if loss in COUNTS else (False, True):
             tables = (table(np.random.default_rng(99 + i), 400_000, loss, wrong=wrong) for i in range(4))
             sought = np.mean([model(loss, np.inf).fit(*one).estimate_ for one in tables], axis=0)
-            for n, epsilon in CELLS:
+            for n, epsilon in CELLS_OF_COUNTS if loss in COUNTS else CELLS:
                 found, said, cost = [], [], []
                 for seed in range(fits):
                     X, y = table(np.random.default_rng(1_000 + seed), n, loss, wrong=wrong)
@@ -108,7 +140,7 @@ def main(losses: tuple[str, ...], fits: int) -> None:
                 )
                 with_errors, without = np.median(cost, axis=0)
                 print(
-                    f"{loss:8} {'wrong' if wrong else 'true':5} {n:6} {epsilon:g}: {shares}; "
+                    f"{loss:17} {'wrong' if wrong else 'true':5} {n:6} {epsilon:g}: {shares}; "
                     f"{np.nan if wrong else chance:.3f}; "
                     f"{with_errors / without:.2f}",
                     flush=True,
@@ -116,5 +148,5 @@ def main(losses: tuple[str, ...], fits: int) -> None:
 
 
 if __name__ == "__main__":
-    asked = tuple(one for one in sys.argv[1:] if one in LOSSES)
+    asked = COUNTS if "counts" in sys.argv[1:] else tuple(one for one in sys.argv[1:] if one in LOSSES)
     main(asked or LOSSES, int(next((one for one in sys.argv[1:] if one.isdigit()), "100")))
