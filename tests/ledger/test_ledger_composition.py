@@ -162,7 +162,7 @@ def test_what_is_given_back_makes_room_again_in_its_own_sum(made):
 
 
 def test_whoever_goes_on_by_outputs_finds_no_curve_to_trade_on():
-    """Section by section what `privacy.filters` shows to break: neither is offered."""
+    """Section by section what `privacy.composition` shows to break: neither is offered."""
     half, pure = gaussian_mu(1.0, 1e-6) / math.sqrt(2.0), 0.31109
     for split in (Split(), Split(0.0, 0.0, 0.0), Split(0.0, 0.35, 0.0)):
         offers = []

@@ -3,6 +3,6 @@
 from dpfast.ledger.ledger import BudgetExceeded, Ledger, paying
 from dpfast.ledger.release import Release
 from dpfast.ledger.reservation import PaidFailure, Reservation
-from dpfast.privacy.filters import Split
+from dpfast.privacy.composition import Split
 
 __all__ = ["BudgetExceeded", "Ledger", "PaidFailure", "Release", "Reservation", "Split", "paying"]

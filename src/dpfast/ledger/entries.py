@@ -4,7 +4,7 @@ A storage is in memory or in a file (ledger.file). It gives snapshots, and draft
 ends without an error. The ledger's rules are written once, against this interface (ledger.ledger). An entry names the
 process that holds it, so that one can ask whether this process has ended.
 
-The ledger's limits decide how the costs of entries are added up (privacy.filters). By "basic" composition (epsilon,
+The ledger's limits decide how the costs of entries are added up (privacy.composition). By "basic" composition (epsilon,
 delta) add up, which holds for any mechanisms, chosen adaptively [1]_. By "gaussian" composition releases are within a
 second set of limits, or else within the plain one. Epsilons and deltas are summed as the decimal numbers that floats
 print as. A sum may pass a limit by one part in 2^40, so that shares computed in floating point use up the limit
@@ -39,7 +39,7 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast.ledger.release import Release, unit_value
 from dpfast.privacy import compose_mu
-from dpfast.privacy.filters import Charge, Filter, Sums, plain_charge
+from dpfast.privacy.composition import Charge, Filter, Sums, plain_charge
 from dpfast.privacy.guarantee import Adjacency, Privacy
 from dpfast.privacy.mixtures import mixture_epsilon
 from dpfast.privacy.rounding import down

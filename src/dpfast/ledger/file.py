@@ -33,7 +33,7 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast._documents import flush_name, from_json, to_json
 from dpfast.ledger.entries import Draft, Entries, Entry, Process, Totals
-from dpfast.privacy.filters import Filter
+from dpfast.privacy.composition import Filter
 from dpfast.privacy.guarantee import Adjacency, Privacy
 
 _KIND = "dpfast ledger"

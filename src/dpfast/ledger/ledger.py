@@ -20,7 +20,7 @@ from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines, su
 from dpfast.ledger.reservation import Reservation, enter_block, leave_block, ledger_of_block, refuse_generator
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
-from dpfast.privacy.filters import Filter, Split
+from dpfast.privacy.composition import Filter, Split
 from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, Privacy, plain_words
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Ledger:
     References
     ----------
     .. [1] Smith, A., Thakurta, A. (2022). Fully adaptive composition for Gaussian differential privacy. The proof, with
-       what is not Gaussian, is in `dpfast.privacy.filters`.
+       what is not Gaussian, is in `dpfast.privacy.composition`.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from dpfast._optional import optional
 from dpfast.ledger.entries import Entries, Taken, is_void, promised, remaining, spent
 from dpfast.ledger.release import Release
 from dpfast.privacy import Unit
-from dpfast.privacy.filters import Filter
+from dpfast.privacy.composition import Filter
 from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
 from dpfast.privacy.pure import range_mu
 

@@ -1,7 +1,7 @@
 """Composition of Gaussian and other releases whose costs were decided beforehand.
 
-An (epsilon, delta)-DP release is a post-processing of a simpler one (privacy.filters). With probability delta this one
-reveals everything, and otherwise it is randomised response at epsilon. The log likelihood ratio of n_k randomised
+An (epsilon, delta)-DP release is a post-processing of a simpler one (privacy.composition). With probability delta this
+one reveals everything, and otherwise it is randomised response at epsilon. The log likelihood ratio of n_k randomised
 responses at e_k is ``(2 j - n_k) e_k``, with j binomial of n_k and 1/(1 + exp(-e_k)); independent ones add. Beside
 Gaussian releases, of one mu together, this gives for every real epsilon, and both orders of the tables,
 

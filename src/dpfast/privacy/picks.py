@@ -37,8 +37,8 @@ j n h, the grid ends. A step function above G_k, of its values at the left ends 
 the last term for what is below the grid: the mean of (1 - e^x) - (1 - e^(-k n h)) there. Without Gaussian releases it
 is the chord between two grid points. Every term is nonnegative, and a relative margin covers rounding.
 
-The bound is never above two others, both of the ledger's limits (`privacy.filters`): delta_G(mu; epsilon - k r), pure
-picks beside a Gaussian; and delta_G(sqrt(mu^2 + k range_mu(r)^2); epsilon), picks as Gaussian releases.
+The bound is never above two others, both of the ledger's limits (`privacy.composition`): delta_G(mu; epsilon - k r),
+pure picks beside a Gaussian; and delta_G(sqrt(mu^2 + k range_mu(r)^2); epsilon), picks as Gaussian releases.
 
 References
 ----------

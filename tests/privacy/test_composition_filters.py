@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpfast.privacy import Privacy, gaussian_epsilon, gaussian_mu, range_mu
-from dpfast.privacy.filters import Charge, Filter, Split, Sums, plain_charge
+from dpfast.privacy.composition import Charge, Filter, Split, Sums, plain_charge
 
 
 def gaussian_profile(mu, epsilon):
