@@ -11,9 +11,9 @@ from dpfast.noise import SeededSource
 from dpfast.privacy import weight_sensitivity
 from dpfast.releases.minimisers import ObjectivePerturbation, draw_perturbation
 from dpfast.releases.moments import JointMoments, prediction_costs
-from dpfast.releases.noisy_descent import NoisyDescent
+from dpfast.releases.noisy_descent import NoisyDescent, clip_of_slopes
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.solvers import LogisticLoss, descent
+from dpfast.solvers import LogisticLoss
 from dpfast.statistics.rows import RowMap
 
 
@@ -84,7 +84,7 @@ def test_costs_of_noise_in_predictions():
 def test_agreement_of_descent():
     """The cosine of a gradient with itself beside noise of the whole budget."""
     mechanism = NoisyDescent(Privacy(0.5, 1e-5), "logistic", RowMap(bound=1.0), (400, 1), False, 3000)
-    length = descent.clip("logistic", 1, mechanism.row_bound) * math.sqrt(2.0 / (math.pi * 400)) * 3000
+    length = clip_of_slopes("logistic", 1, mechanism.row_bound) * math.sqrt(2.0 / (math.pi * 400)) * 3000
     gradient = np.full(400, length / 20.0)
     noisy = gradient + mechanism.whole.deviation * np.random.default_rng(0).normal(size=(500, 400))
     cosines = noisy @ gradient / length / np.linalg.norm(noisy, axis=1)

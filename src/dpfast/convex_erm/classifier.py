@@ -42,7 +42,7 @@ from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.mechanism import NoisySum
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.noisy_descent import Descended, NoisyDescent
+from dpfast.releases.noisy_descent import Descended, Link, NoisyDescent
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
@@ -50,7 +50,6 @@ from dpfast.solvers import (
     GeneralisedLinearLoss,
     LogisticLoss,
     SmoothedHinge,
-    descent,
 )
 from dpfast.solvers.calibration import (
     N_POINTS,
@@ -666,7 +665,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows, max_rows)
 
     @property
-    def _link(self) -> descent.Link:
+    def _link(self) -> Link:
         return "logistic" if self._n_minimisers == 1 else "softmax"
 
     def _row_map(self, n_features: int) -> RowMap:
