@@ -2,8 +2,12 @@ from dpfast.solvers.best_subset import SupportScores as SupportScores
 from dpfast.solvers.best_subset import score_error as score_error
 from dpfast.solvers.certificates import Minimiser as Minimiser
 from dpfast.solvers.constraints import Box as Box
+from dpfast.solvers.constraints import ElasticNet as ElasticNet
 from dpfast.solvers.constraints import L1Ball as L1Ball
 from dpfast.solvers.constraints import L2Ball as L2Ball
+from dpfast.solvers.constraints import Lasso as Lasso
+from dpfast.solvers.constraints import Proximable as Proximable
+from dpfast.solvers.constraints import Ridge as Ridge
 from dpfast.solvers.constraints import project_onto_simplex as project_onto_simplex
 from dpfast.solvers.damped import DenoisedMoments as DenoisedMoments
 from dpfast.solvers.damped import components_beyond as components_beyond
@@ -29,10 +33,6 @@ from dpfast.solvers.losses import SmoothedHinge as SmoothedHinge
 from dpfast.solvers.losses import SmoothedHuber as SmoothedHuber
 from dpfast.solvers.losses import SmoothedQuantile as SmoothedQuantile
 from dpfast.solvers.losses import SquaredLoss as SquaredLoss
-from dpfast.solvers.penalties import ElasticNet as ElasticNet
-from dpfast.solvers.penalties import Lasso as Lasso
-from dpfast.solvers.penalties import Proximable as Proximable
-from dpfast.solvers.penalties import Ridge as Ridge
 from dpfast.solvers.projection import LabelFactor as LabelFactor
 from dpfast.solvers.projection import project_cross_moments as project_cross_moments
 from dpfast.solvers.proximal_point import minimise_convex as minimise_convex

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 
 from dpfast._arrays import FloatArray
 from dpfast.solvers.arrays import ROUND_UP, UNIT, finite_array
-from dpfast.solvers.constraints import Box, Constraint, L1Ball, checked_constraint, in_range
-from dpfast.solvers.penalties import ElasticNet
+from dpfast.solvers.constraints import Box, Constraint, ElasticNet, L1Ball, checked_constraint, in_range
 
 _LARGEST_CONDITION = 2.0**45
 _LARGEST_ENTRY = 2.0**400

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.constraints import Constraint, L2Ball
-from dpfast.solvers.penalties import ElasticNet, Proximable
+from dpfast.solvers.constraints import Constraint, ElasticNet, L2Ball, Proximable
 from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
 
 # Strong convexity of the steps' problems, as a part of the smoothness: it falls by a factor a step from the first to

@@ -21,8 +21,7 @@ from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.solvers.arrays import ROUND_UP, exact_sum, finite_array
 from dpfast.solvers.certificates import Certificate, Minimiser
-from dpfast.solvers.constraints import LARGEST, Constraint, L1Ball, L2Ball
-from dpfast.solvers.penalties import ElasticNet
+from dpfast.solvers.constraints import LARGEST, Constraint, ElasticNet, L1Ball, L2Ball
 from dpfast.solvers.proximal_bounds import QuadraticBounds, attainable, checked_linear, reduced_linear
 from dpfast.solvers.quadratic_faces import Face, QuadraticProblem, guesses
 

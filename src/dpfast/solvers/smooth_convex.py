@@ -26,8 +26,16 @@ from dpfast._threads import single_threaded_blas
 from dpfast.kernels import quadratic_step
 from dpfast.solvers.arrays import ROUND_UP, UNIT, exact_product, finite_array, in_two_rows, normalised, sum_of_pairs
 from dpfast.solvers.certificates import Certificate, Guess, Minimiser
-from dpfast.solvers.constraints import LARGEST, Constraint, L2Ball, checked_constraint, in_range
-from dpfast.solvers.penalties import ElasticNet, Proximable, penalty_weight
+from dpfast.solvers.constraints import (
+    LARGEST,
+    Constraint,
+    ElasticNet,
+    L2Ball,
+    Proximable,
+    checked_constraint,
+    in_range,
+    penalty_weight,
+)
 from dpfast.solvers.proximal_bounds import ProximalBounds, attainable, checked_linear, conditioned, reduced_linear
 from dpfast.solvers.quadratic_faces import Face, QuadraticProblem, guesses, step_arguments
 
