@@ -200,7 +200,10 @@ def positives(name: str, values: Sequence[float]) -> list[float]:
     """Return a non-empty list of positive finite floats."""
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         raise TypeError(f"{name} must be a sequence of positive numbers, got {type(values).__name__}")
-    numbers = [positive(f"{name}[{index}]", value) for index, value in enumerate(values)]
+    numbers = [
+        value if type(value) is float and 0.0 < value < math.inf else positive(f"{name}[{index}]", value)
+        for index, value in enumerate(values)
+    ]
     if not numbers:
         raise ValueError(f"{name} must hold at least one number, got none")
     return numbers

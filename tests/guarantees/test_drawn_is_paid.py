@@ -76,13 +76,10 @@ def by_hand():
     def release():
         with books.reserving(COST) as reservation:
             source = noise.resolve_source(None, reservation)
-            released = [
-                source.record(
-                    Release(name, "Gaussian", Privacy(0.5, 5e-7), {"sum": noise.gaussian(1.0, 1, source)}, {"sum": 1.0})
-                )
-                for name in ("first", "second")
-            ]
-            reservation.commit(*released)
+            for name in ("first", "second"):
+                drawn = noise.gaussian(1.0, 1, source)
+                reservation.add(Release(name, "Gaussian", Privacy(0.5, 5e-7), {"sum": drawn}, {"sum": 1.0}))
+            reservation.commit()
 
     return release, books
 

@@ -28,7 +28,7 @@ def fail(ledger, error, draws, adds):
         for _ in range(draws):
             source.open()
         for release in adds:
-            source.record(release)
+            reservation.add(release)
         raise error
 
 

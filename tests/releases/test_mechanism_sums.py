@@ -31,9 +31,10 @@ def test_noise_hides_the_farthest_that_one_person_moves_a_sum(adjacency):
 def test_a_sum_and_its_count_move_together(adjacency, unit):
     privacy = Privacy(1.0, 1e-6, adjacency)
     moved = math.hypot(6.0 if adjacency == "replace_one" else 3.0, unit)
-    scale = NoisySum.with_count(privacy, 3.0, unit, (5,), "row").scale
+    scale = NoisySum.calibrate(privacy, 1.0, (5,)).with_count(3.0, unit).scale
     assert 0.99e-6 < gaussian_delta(scale, 1.0, moved) <= 1e-6
-    pure = NoisySum.with_count(Privacy(1.0, 0.0, adjacency), 3.0, unit, (5,), "person")
+    whole = Privacy(1.0, 0.0, adjacency)
+    pure = NoisySum.calibrate(whole, 1.0, (5,), unit="person").with_count(3.0, unit)
     assert (pure.law, pure.scale, pure.unit) == ("L2-Laplace", pytest.approx(moved), "person")
 
 

@@ -51,10 +51,10 @@ def descended(coordinates, how, x, y, deviation=NOISELESS, *, start=None, rng=No
     rows = rows_of(coordinates, x)
     theta = np.zeros((rows.shape[1], y.shape[1])) if start is None else start
     position = Position.start(theta)
-    for _ in range(how.n_steps):
+    for number in range(how.n_steps):
         sums = rows.T @ (y - rows @ position.theta)
         drawn = 0.0 if rng is None else deviation * rng.normal(size=sums.shape)
-        position = descent.stepped(position, how, sums + drawn, deviation)
+        position = descent.stepped(position, how, sums + drawn, deviation, averaged=number >= how.first_averaged)
     return descent.found(position, how, coordinates)
 
 
@@ -258,7 +258,7 @@ def test_steps_count_by_their_precision():
         sums = rows.T @ (y - rows @ position.theta) + deviation * rng.normal(size=(4, 2))
         if number >= how.first_averaged:
             measured.append((deviation**-2, position.theta + linalg.solve(rows.T @ rows, sums)))
-        position = descent.stepped(position, how, sums, deviation)
+        position = descent.stepped(position, how, sums, deviation, averaged=number >= how.first_averaged)
     weights = [weight for weight, _ in measured]
     expected = sum(weight * theta for weight, theta in measured) / math.fsum(weights)
     np.testing.assert_allclose(descent.found(position, how, coordinates).theta, expected, rtol=1e-4, atol=1e-6)
@@ -423,9 +423,9 @@ def test_whatever_is_released_there_is_an_answer(power, constant):
         )
         how = descent.steps(own, people)
         position = Position.start(np.zeros((4 + constant, 2)))
-        for _ in range(how.n_steps):
+        for number in range(how.n_steps):
             sums = sizes[3] * rng.normal(size=(4 + constant, 2))
-            position = descent.stepped(position, how, sums, sizes[4])
+            position = descent.stepped(position, how, sums, sizes[4], averaged=number >= how.first_averaged)
         found = descent.found(position, how, own)
         xx = descent.without_constant(own.resolved(), has_constant=constant)
         told = descent.shrunk(found.theta[:4], found.covariance[:4, :4], xx)
@@ -491,8 +491,9 @@ def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, asked, n
     rng, ends, told = np.random.default_rng(0), [], 0.0
     for _ in range(200):
         position = Position.start(np.zeros((7, 2)))
-        for _ in range(how.n_steps):
-            position = descent.stepped(position, how, 3.0 * rng.normal(size=(7, 2)), 3.0)
+        for number in range(how.n_steps):
+            drawn = 3.0 * rng.normal(size=(7, 2))
+            position = descent.stepped(position, how, drawn, 3.0, averaged=number >= how.first_averaged)
         found = descent.found_of_few(position, how, 100.0)
         ends.append(found.theta)
         told = float(found.covariance[0, 0])

@@ -265,11 +265,15 @@ def is_dense(table: Rows) -> bool:
 _READ_IN_PLACE = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def is_readable(table: Rows) -> bool:
-    """Whether kernels read a table where it is: native, aligned float64 or float32."""
-    if not isinstance(table, np.ndarray):
-        return isinstance(table, ColumnBlock)
-    return table.dtype in _READ_IN_PLACE and table.dtype.isnative and table.flags.aligned
+def is_readable(*tables: Rows | None) -> bool:
+    """Whether kernels read tables, or None, where they are: native, aligned float64 or float32."""
+    for table in tables:
+        if isinstance(table, np.ndarray):
+            if not (table.dtype in _READ_IN_PLACE and table.dtype.isnative and table.flags.aligned):
+                return False
+        elif not (table is None or isinstance(table, ColumnBlock)):
+            return False
+    return True
 
 
 def readable(table: Rows) -> Rows:
@@ -287,7 +291,7 @@ def range_of(x: Rows, y: Rows | None, rows: NDArray[np.int64] | None, start: int
 
     Only these rows are converted, where kernels do not read a dtype in place.
     """
-    if is_readable(x) and (y is None or is_readable(y)):
+    if is_readable(x, y):
         return x, y, rows, start, stop
     selected = slice(start, stop) if rows is None else rows[start:stop]
     return readable(x[selected]), None if y is None else readable(y[selected]), None, 0, stop - start

@@ -60,10 +60,7 @@ class FixedPoint:
 
     def in_a_row(self) -> FixedPoint:
         """Return all elements in one row, as kernels read them."""
-        high, low = self.high, self.low
-        if high.ndim == 1 and high.flags.carray and low.flags.carray:
-            return self
-        return FixedPoint(in_c_order(high).ravel(), in_c_order(low).ravel(), self.exponent)
+        return FixedPoint(in_c_order(self.high).ravel(), in_c_order(self.low).ravel(), self.exponent)
 
     def followed_by(self, integer: int) -> FixedPoint:
         """Return all elements in one row, and after them an integer in the same units."""

@@ -15,7 +15,7 @@ from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
 from dpfast.ledger import entries as sums
 from dpfast.ledger.entries import Draft, Entry, MemoryStorage, Process, Totals
-from dpfast.ledger.release import Release, now, releases_html, unit_value
+from dpfast.ledger.release import Release, checked_fields, now, releases_html, unit_value
 from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines, sum_facts
 from dpfast.ledger.reservation import Reservation, enter_block, leave_block, ledger_of_block, refuse_generator
 from dpfast.plotting import budget_spent
@@ -566,8 +566,7 @@ def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
     """Record the releases that a reservation paid for, with the time of the reservation."""
     since = draft.held(number).since
     for release in releases:
-        if release.time != since:
-            release._recorded_at(since)
+        object.__setattr__(release, "time", since)
     draft.spend(number, releases)
 
 
@@ -581,7 +580,11 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
             raise ValueError(f"a release under {release.privacy.adjacency!r} was reserved under {cost.adjacency!r}")
         if release.unit != entry.unit:
             raise ValueError(f"a release for a {release.unit} was reserved for a {entry.unit}")
-        release._check_readable()
+        # No ledger could open a file with a record that cannot be read again.
+        paid = release.privacy
+        if not (paid.epsilon > 0.0 and 0.0 <= paid.delta < 1.0):  # a sum of guarantees
+            Privacy(paid.epsilon, paid.delta, paid.adjacency)
+        checked_fields(vars(release).__getitem__)
     for part in {release.part for release in releases} or {None}:
         own = [release for release in releases if release.part in (None, part)]
         _check_kept(own, cost)

@@ -51,8 +51,8 @@ _OPTIONAL: Mapping[str, Callable[[str, Any], Any]] = {
 _MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {"scales": check.nonnegative, "grid": check.positive}
 
 
-def _checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the fields of a release, each checked."""
+def checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the fields of a release, each checked; most are told without a call."""
     fields: dict[str, Any] = {}
     for name, (kind, accepted) in _FIELDS.items():
         value = field(name)
@@ -62,7 +62,8 @@ def _checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
         fields[name] = value if type(value) is str and value in words else check.choice(name, value, words)
     for name, accepted in _OPTIONAL.items():
         value = field(name)
-        fields[name] = None if value is None else accepted(name, value)
+        is_told = value is None or (type(value) is float and accepted is check.positive and 0.0 < value < math.inf)
+        fields[name] = value if is_told else accepted(name, value)
     for name, accepted in _MAPPINGS.items():
         own = fields[name] = {}
         for key, value in field(name).items():
@@ -193,16 +194,6 @@ class Release:
         for name, mapping in ("values", values), ("scales", self.scales), ("grid", self.grid), ("shapes", shapes):
             own[name] = MappingProxyType(dict(mapping))
 
-    def _check_readable(self) -> None:
-        """Refuse a release whose record could not be read again: no ledger could open a file with it."""
-        if not (self.privacy.epsilon > 0.0 and 0.0 <= self.privacy.delta < 1.0):  # a sum of guarantees
-            Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.adjacency)
-        _checked_fields(vars(self).__getitem__)
-
-    def _recorded_at(self, time: str) -> None:
-        """Take the time of the reservation that pays for it; called by the ledger when it records a release."""
-        object.__setattr__(self, "time", time)
-
     def __reduce__(self) -> tuple[Any, ...]:
         # mappingproxy does not pickle; the constructor rebuilds it, and with it the read-only arrays.
         fields = (getattr(self, name) for name in self.__dataclass_fields__)
@@ -294,7 +285,7 @@ class Release:
         """Return the release that `to_dict` described, to the bit; without values if it was described without them."""
         try:
             given = {"log_range": None} | dict(record)  # which is left out where there is none
-            fields = _checked_fields(given.__getitem__)
+            fields = checked_fields(given.__getitem__)
             release = cls(
                 privacy=Privacy(record["calibrated_epsilon"], record["delta"], record["adjacency"]),
                 values={

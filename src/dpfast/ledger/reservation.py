@@ -124,7 +124,7 @@ class Reservation(transaction.Bracket["Reservation"]):
 
     def add(self, release: Release) -> None:
         """Put a release on record, whatever happens next; if this fails later, it is committed as it is now."""
-        release._recorded_at(self._entry.since)
+        object.__setattr__(release, "time", self._entry.since)
         self._added = (*self._added, release)
         if self._ledger._told is not None:
             self._ledger._told(release)

@@ -182,18 +182,20 @@ class _FixedPointCells:
 
     def __init__(self, values: FixedPoint, grid: NoiseGrid) -> None:
         self._grid = grid
+        if not (values.high.ndim == 1 and values.high.flags.carray and values.low.flags.carray):
+            values = values.in_a_row()
         self._values = values
         self._shift = grid.exponent - values.exponent
         self._unit = 1 << max(self._shift, 0)
-        self._cells: FixedPoint | NDArray[np.object_] = values
+        #: Both limbs, or integers of any length.
+        self._cells: tuple[NDArray[np.int64], Words] | NDArray[np.object_]
 
     def split(self, start: int, stop: int) -> FloatArray:
         values = self._values if (start, stop) == (0, len(self._values.high)) else self._values[start:stop]
         if 1 <= self._shift <= 62:
             size = len(values.high)
-            self._cells = FixedPoint(np.empty(size, np.int64), np.empty(size, np.uint64), self._grid.exponent)
-            fractions = np.empty(size)
-            limbs.split_cells(values.high, values.low, self._shift, self._cells.high, self._cells.low, fractions)
+            self._cells, fractions = (np.empty(size, np.int64), np.empty(size, np.uint64)), np.empty(size)
+            limbs.split_cells(values.high, values.low, self._shift, *self._cells, fractions)
             return fractions
         integers = [high * 2**64 + low for high, low in zip(values.high.tolist(), values.low.tolist(), strict=True)]
         if self._shift <= 0:
@@ -225,8 +227,8 @@ class _FixedPointCells:
         )
 
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
-        if isinstance(self._cells, FixedPoint):
-            limbs.join_cells(self._cells.high, self._cells.low, offsets, self._grid.exponent, released)
+        if isinstance(self._cells, tuple):
+            limbs.join_cells(*self._cells, offsets, self._grid.exponent, released)
         else:
             released[:] = _to_doubles((self._cells + offsets.astype(np.int64)).tolist(), self._grid.exponent)
 
@@ -277,7 +279,7 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
         return _Origin(grid)
     if isinstance(center, FixedPoint):
         actual = center.high.shape
-        exact: _DoubleCells | _FixedPointCells = _FixedPointCells(center.in_a_row(), grid)
+        exact: _DoubleCells | _FixedPointCells = _FixedPointCells(center, grid)
     else:
         values = np.asarray(
             float(center) if type(center) is int and abs(center) <= 2**53 else borrowed(center, "center")

@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -48,8 +48,6 @@ _FEW_WORDS = 512
 _KEY_BYTES = 32
 
 _forks_survived = 0
-
-Recorded = TypeVar("Recorded")
 
 
 class Reserved(Protocol):
@@ -170,9 +168,11 @@ class BitSource(ABC):
     reproducible: bool
     #: The seed that the bits follow from, if any.
     seed: int | None = None
+    #: The reservation that pays for the noise, and is to hold every release made of it.
+    payer: Reserved | None
 
     def __init__(self, reservation: Reserved | None = None) -> None:
-        self._reservation = reservation
+        self.payer = reservation
         self._numbering = _Numbering(*self._make_keys())
 
     @abstractmethod
@@ -188,22 +188,16 @@ class BitSource(ABC):
         seed, the context, and the number of times this source was bound to that context before.
         """
 
-    def paid(self, reservation: Reserved) -> Self:
+    def paid(self, payer: Reserved) -> Self:
         """Return a source of the same streams, each opened once by either; a reservation pays for its noise."""
         source = object.__new__(type(self))
-        source.__dict__ = self.__dict__ | {"_reservation": reservation}
+        source.__dict__ = self.__dict__ | {"payer": payer}
         return source
-
-    def record(self, release: Recorded) -> Recorded:
-        """Put on record a release just made with noise of this source, and return it."""
-        if self._reservation is not None:
-            self._reservation.add(release)
-        return release
 
     def open(self) -> Stream:
         """Open the stream of one call; no other call, thread or process shares it."""
-        if self._reservation is not None:
-            self._reservation.draw()
+        if self.payer is not None:
+            self.payer.draw()
         numbering = self._numbering
         if numbering.generation != _forks_survived:
             if self.reproducible:
@@ -255,7 +249,7 @@ class SecureSource(BitSource):
         return os.urandom(_KEY_BYTES), os.urandom(_KEY_BYTES)
 
     def __reduce__(self) -> tuple[type[SecureSource], tuple[()]]:
-        if self._reservation is not None:
+        if self.payer is not None:
             raise TypeError(
                 "a source whose noise a reservation pays for is neither copied nor pickled: nobody would pay for the "
                 "copy's. Make another of the same reservation"
@@ -308,7 +302,7 @@ class SeededSource(BitSource):
             self._times_bound[own] += 1
         source = object.__new__(SeededSource)
         source.seed = self.seed
-        source._start(self._path + own + counter.to_bytes(8, "little"), self._reservation)
+        source._start(self._path + own + counter.to_bytes(8, "little"), self.payer)
         return source
 
     def _make_keys(self) -> tuple[bytes, bytes]:

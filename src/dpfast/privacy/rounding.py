@@ -148,12 +148,6 @@ def sqrt_down(exact: Fraction) -> float:
     return root if Fraction(root) ** 2 == exact else math.nextafter(root, 0.0)
 
 
-@remembered
-def _quotient_up(size: float, bound: float) -> float:
-    (above, unit), (below, unit_below) = size.as_integer_ratio(), bound.as_integer_ratio()
-    return _ratio_up(above * unit_below, unit * below)
-
-
 def quotient_up(**numbers: float) -> float:
     """Return the first number over the second (possibly infinite), rounded up; the names are for error messages."""
     (above, size), (below, bound) = numbers.items()
@@ -163,7 +157,8 @@ def quotient_up(**numbers: float) -> float:
         size = check.positive(above, size)
     if bound == math.inf:
         return 0.0
-    quotient = _quotient_up(size, bound)
+    (numerator, unit), (denominator, unit_below) = size.as_integer_ratio(), bound.as_integer_ratio()
+    quotient = _ratio_up(numerator * unit_below, unit * denominator)
     if quotient == math.inf:
         raise ValueError(f"{above}/{below} is beyond the largest float")
     return quotient

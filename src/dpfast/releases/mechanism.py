@@ -35,7 +35,7 @@ from dpfast.privacy import (
     scale_for_mu,
 )
 from dpfast.privacy.guarantee import Law, coordinate_deviation
-from dpfast.privacy.rounding import ROUND_UP, remembered
+from dpfast.privacy.rounding import ROUND_UP, quotient_up, remembered
 
 Found = TypeVar("Found", covariant=True)
 
@@ -194,6 +194,7 @@ def run(
     """
     source, time = mechanism.seeded_for(source), now()
     releases: list[Release] = []
+    payer = source.payer
 
     def answer(query: Query) -> Release:
         full, asked = f"{name}: {query.name}" if query.name else name, query.mechanism
@@ -202,26 +203,27 @@ def run(
         # A secure source is bound to nothing.
         own = asked.bound(source, full, statistic) if source.reproducible else source
         drawn = asked.draw(statistic, own)
-        releases.append(
-            Release(
-                full + drawn.remark,
-                drawn.law,
-                asked.privacy,
-                drawn.values,
-                asked.scales,
-                mu=drawn.mu,
-                grid=drawn.grid,
-                calibration=asked.calibration,
-                guaranteed=asked.guaranteed,
-                reproducible=own.reproducible,
-                time=time,
-                sample=drawn.sample,
-                unit=drawn.unit,
-                part=drawn.part,
-                log_range=drawn.log_range,
-            )
+        released = Release(
+            full + drawn.remark,
+            drawn.law,
+            asked.privacy,
+            drawn.values,
+            asked.scales,
+            mu=drawn.mu,
+            grid=drawn.grid,
+            calibration=asked.calibration,
+            guaranteed=asked.guaranteed,
+            reproducible=own.reproducible,
+            time=time,
+            sample=drawn.sample,
+            unit=drawn.unit,
+            part=drawn.part,
+            log_range=drawn.log_range,
         )
-        return own.record(releases[-1])
+        if payer is not None:
+            payer.add(released)
+        releases.append(released)
+        return released
 
     tell = answered(mechanism.stages(), answer)
     return tuple(releases), tell
@@ -319,17 +321,18 @@ class NoisySum(SingleRelease):
         place = 0 if privacy.adjacency == "replace_one" else 1
         return cls._of(privacy, (replaced, alone)[place], None if in_l1 is None else in_l1[place], shape, unit)
 
-    @classmethod
-    def with_count(
-        cls, privacy: Privacy, bound: float, unit_of_count: float, shape: tuple[int, ...], unit: Unit
-    ) -> Self:
-        """Noise for such a sum and, as its last entry, a count of people in units of a given size.
+    def with_count(self, bound: float, unit_of_count: float) -> Self:
+        """Noise of this cost and shape for a sum and, as its last entry, a count of people in units of a given size.
 
         A person adds a vector of length `bound` at most, and one unit or none: replaced, one moves the count by a unit
         at most while the sum moves by twice the bound.
         """
-        moved = (2.0 if privacy.adjacency == "replace_one" else 1.0) * bound
-        return cls._of(privacy, math.hypot(moved, unit_of_count) * ROUND_UP, None, shape, unit)
+        moved = (2.0 if self.privacy.adjacency == "replace_one" else 1.0) * bound
+        moved = math.hypot(moved, unit_of_count) * ROUND_UP
+        if self.mu is None:
+            return self._of(self.privacy, moved, None, self.shape, self.unit)
+        scale = quotient_up(sensitivity=moved, mu=self.mu)
+        return type(self)(self.privacy, "Gaussian", scale, scale, self.shape, self.mu, self.unit)
 
     @classmethod
     def of_counts(cls, privacy: Privacy, n_histograms: int, n_bins: int, *, unit: Unit = "row") -> Self:
@@ -398,8 +401,11 @@ class NoisySum(SingleRelease):
         if statistic.high.shape != self.shape:
             raise ValueError(f"the sum has the shape {statistic.shape}, the noise was calibrated for {self.shape}")
         grid = default_grid(self.scale)
-        exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
-        drawn = draw(self.law, self.scale, exact, source, grid)
+        if self.law == "Gaussian":
+            drawn = noise.gaussian(self.scale, self.shape, source, center=statistic, grid=grid)
+        else:
+            exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
+            drawn = draw(self.law, self.scale, exact, source, grid)
         return Drawn(self.law, {"sum": drawn.reshape(self.shape)}, {"sum": grid}, self.mu, self.unit)
 
 

@@ -205,7 +205,9 @@ class _ScoreFit(Fit):
                 how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
             step = step.at(self._as_summed(position.theta, coordinates))
             summed, deviation = yield from self._summed(f"scores, step {number + 1}", part, step, clip)
-            moved = descent.stepped(position, how, summed / unit, deviation / unit)
+            moved = descent.stepped(
+                position, how, summed / unit, deviation / unit, averaged=number >= how.first_averaged
+            )
             position = moved._replace(theta=self._held(moved.theta, position.theta, longest))
         coef = self._as_summed(position.theta, coordinates)
         seen = yield from self._curvature("sizes of last residuals", parts.last_sizes, coef)

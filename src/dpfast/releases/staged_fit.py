@@ -31,7 +31,7 @@ from dpfast.solvers.clipping_bias import Excess, corrected, tail
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.ridge import RidgeSolution
 from dpfast.statistics import rounded_bound
-from dpfast.statistics.residuals import ResidualStep, residual_bound, squares_bound
+from dpfast.statistics.residuals import ResidualStep, clip_of, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import HalfOctaves, Sizes
 
@@ -240,7 +240,8 @@ class Fit:
         mechanism, own = self.mechanism, self.mechanism.units
         counted, (clip, sized) = dict(zip(how.counted, sizes, strict=False)), clipped
         clips: list[float] = []
-        entries, part = position.theta.size, parts_of(budget, [1.0] * how.n_steps)[0]
+        part, entries, averaged = parts_of(budget, [1.0] * how.n_steps)[0], position.theta.size, how.first_averaged
+        noise = NoisySum.calibrate(part, 1.0, (entries + 1,), unit=mechanism._unit)
         for number in range(how.n_steps):
             summed = coordinates.as_summed(position.theta, *own)
             if (kept := self._kept(summed)) < 1.0:
@@ -251,16 +252,18 @@ class Fit:
                 name = f"sizes of residuals, step {number + 1}"
                 clip, sized = yield from self._clip(name, counted[number], step, share)
             clips.append(clip)
-            bound = residual_bound(clip, step, mechanism.max_rows)
+            bound = clip_of(clip, step.shape, mechanism.max_rows).norm
             # The largest power of two that is not above it.
             unit = math.ldexp(0.5, math.frexp(descent.COUNT_UNIT * 2.0 * clip)[1])
-            sums = NoisySum.with_count(part, bound, unit, (entries + 1,), mechanism._unit)
+            sums = noise.with_count(bound, unit)
             released = yield Query(
                 f"residuals, step {number + 1}", sums, partial(sum_residuals, step=step, clip=clip, unit=unit), clip
             )
             sum_of_all = released.values["sum"]
             measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
-            position = descent.stepped(position, how, measured, sums.deviation / own.outcomes)
+            position = descent.stepped(
+                position, how, measured, sums.deviation / own.outcomes, averaged=number >= averaged
+            )
             clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
             clip = min(max(clip, _SMALLEST_CLIP), most)
         return position, Clipped(float(position.weights(how) @ clips), sized)

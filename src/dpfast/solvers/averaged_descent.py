@@ -391,10 +391,10 @@ class Position(NamedTuple):
         return weights
 
 
-def stepped(position: Position, how: Steps, released: FloatArray, deviation: float) -> Position:
-    """Take a step along a released sum whose entries have noise of this deviation."""
+def stepped(position: Position, how: Steps, released: FloatArray, deviation: float, *, averaged: bool) -> Position:
+    """Take a step, `averaged` or an early one, along a released sum whose entries have noise of this deviation."""
     theta, velocity, thetas, sums, deviations = position
-    if len(deviations) >= how.first_averaged:
+    if averaged:
         weight = max(deviation, _TINY) ** -2.0
         thetas, sums = thetas + weight * theta, sums + weight * released
     velocity = how.momentum * velocity + how.size @ released

@@ -40,7 +40,7 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.people import People
 from dpfast.kernels import coded_step, residual_step
-from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, in_c_order, is_readable, range_of, readable
+from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, is_readable, range_of, readable
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
@@ -105,8 +105,6 @@ class ResidualStep:
         if self.map_x.basis is not None or self.map_y.basis is not None:
             raise ValueError("map_x and map_y must have no basis: whitening does that")
         check.choice("link", self.link, tuple(residual_step.LINKS))
-        if not 0.0 <= self.beyond <= _LARGEST:
-            raise _beyond_error(self.beyond)
         if not self.longest >= _SMALLEST:
             raise ValueError(f"longest must be at least {_SMALLEST}, got {self.longest!r}")
         length_x, _ = self._lengths
@@ -119,30 +117,28 @@ class ResidualStep:
             length_p = self._longest_product(self.whitening, length_x)
         if not length_p <= _LARGEST_NORM:
             raise _overflow_error()
-        self._check_theta()
+        self.at(self.theta, self.beyond)
 
-    @np.errstate(over="ignore")
     def at(self, theta: FloatArray, beyond: float = 0.0) -> ResidualStep:
         """Return the step for other coefficients: what does not depend on them is not computed again."""
         if theta.shape != self.theta.shape:
             raise ValueError("theta must have as many rows and columns as before")
         if not 0.0 <= beyond <= _LARGEST:
-            raise _beyond_error(beyond)
-        moved = object.__new__(ResidualStep)
-        moved.__dict__.update({"_maps": self._maps} | vars(self) | {"theta": theta, "beyond": beyond})
-        moved._check_theta()
-        return moved
-
-    def _check_theta(self) -> None:
+            raise ValueError(f"beyond must be a number from 0 to {_LARGEST}, got {beyond!r}")
         length_x, of_y = self._lengths
-        margin = self._longest_product(self.theta.T, length_x)
+        sizes = np.abs(theta).ravel().tolist()  # sums of these overflow without a warning
+        n_last = theta.shape[1] if self.constant else 0
+        margin = length_x * sum(sizes[: len(sizes) - n_last]) + sum(sizes[len(sizes) - n_last :])
         if self.link not in ("logistic", "softmax"):
             reach = of_y + margin
         else:
             # |r_j| <= |y_j|, or |y_j| and the sum of all |y|.
-            reach = 2.0 * self.theta.shape[1] * of_y if margin <= _LARGEST_MARGIN else math.inf
+            reach = 2.0 * theta.shape[1] * of_y if margin <= _LARGEST_MARGIN else math.inf
         if not reach <= _LARGEST_NORM:
-            raise _overflow_error() if np.isfinite(self.theta).all() else _theta_error()
+            raise _overflow_error() if np.isfinite(theta).all() else _theta_error()
+        moved = object.__new__(ResidualStep)
+        moved.__dict__.update({"_maps": self._maps} | vars(self) | {"theta": theta, "beyond": beyond})
+        return moved
 
     @cached_property
     def _lengths(self) -> tuple[float, float]:
@@ -177,12 +173,8 @@ class ResidualStep:
 
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
-        theta = in_c_order(self.theta.T, np.float64)
+        theta = np.array(self.theta.T, np.float64, order="C")
         return *self._maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend, self.beyond
-
-
-def _beyond_error(beyond: object) -> ValueError:
-    return ValueError(f"beyond must be a number from 0 to {_LARGEST}, got {beyond!r}")
 
 
 def _theta_error() -> ValueError:
@@ -239,6 +231,8 @@ class Clip(NamedTuple):
     #: Norm that a single row's part is scaled onto, and its squared norm, in grid units, that none exceeds.
     row_bound: float
     squared_row_bound: int
+    #: Norm of a person's part, rounded up, that none exceeds: to calibrate with.
+    norm: float
 
     @property
     def exponent(self) -> int:
@@ -249,17 +243,19 @@ class Clip(NamedTuple):
 @remembered
 def clip_of(bound: float, shape: tuple[int, int], max_rows: int | None = None) -> Clip:
     """Return the clip of parts of a shape to a bound."""
-    checked_bound(bound, "clip")
+    if not _SMALLEST <= bound <= _LARGEST:  # most are told without a call
+        checked_bound(bound, "clip")
     exponents = _EXPONENT_P, grid_exponent(bound)
     if max_rows is None:
         squared = padded_squared_product_bound(bound, exponents, shape)
-        return Clip(bound, shape, None, exponents, squared, bound, squared)
+        return Clip(bound, shape, None, exponents, squared, bound, squared, padded_bound(squared, sum(exponents)))
     check_most_rows(max_rows)
     row_bound = _ROW_OF_SEVERAL * bound
     squared, squared_row = (
         padded_squared_product_bound(one, exponents, shape, rows) for one, rows in ((bound, max_rows), (row_bound, 1))
     )
-    return Clip(bound, shape, max_rows, exponents, squared, row_bound, squared_row)
+    norm = padded_bound(squared, sum(exponents))
+    return Clip(bound, shape, max_rows, exponents, squared, row_bound, squared_row, norm)
 
 
 def check_most_rows(max_rows: int | None) -> None:
@@ -281,8 +277,7 @@ class ResidualSums(NamedTuple):
 
 def residual_bound(clip: float, step: ResidualStep, max_rows: int | None = None) -> float:
     """Return the norm that no person's part of `residual_sums` exceeds, to calibrate with."""
-    held = clip_of(float(clip), step.shape, max_rows)
-    return padded_bound(held.squared_bound, sum(held.exponents))
+    return clip_of(float(clip), step.shape, max_rows).norm
 
 
 def squares_bound(bound_squares: float, step: ResidualStep) -> float:
@@ -548,7 +543,9 @@ def _add_ranges(
     longest = max(_SHORTEST_RANGE, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
     if tables is not None and tables.pairs is not None:
         products, longest = _PRODUCTS_OF_CODES * outcomes, _LONGEST_CODED_RANGE
-    n_workers = threads_for(n_rows * products // _PRODUCTS_PER_THREAD, n_threads)
+    most = n_rows * products // _PRODUCTS_PER_THREAD
+    is_small = most <= 1 and type(n_threads) is int and n_threads > 0  # told without a call
+    n_workers = 1 if is_small else threads_for(most, n_threads)
     while len(parts) < n_workers:
         parts.append(new_part())
     if n_workers > 1:
@@ -577,13 +574,15 @@ def _add_rows(x: Rows, y: Rows, tables: StepTables | None, part: _Part, start: i
     if isinstance(x, CodedBlock) and tables is not None:
         part.begin_coded(tables)
         return _add_coded(x, y, part, start, stop)
+    if is_readable(x, y):
+        return part.kernel.add(x, y, None, start, stop)
     return part.kernel.add(*range_of(x, y, None, start, stop))
 
 
 def _add_coded(x: CodedBlock, y: Rows, part: ThreadRows, start: int, stop: int) -> int:
     if part.coded is not None:
         left_out = np.empty(stop - start, np.uint8)
-        if is_readable(x.numbers) and is_readable(y):
+        if is_readable(x.numbers, y):
             status = part.coded.add(x.numbers, x.codes, y, start, stop, left_out)
         else:
             rows = x[start:stop]
