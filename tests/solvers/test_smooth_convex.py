@@ -24,6 +24,7 @@ from dpfast.solvers import (
     minimise_quadratic,
     minimise_smooth,
     proximal_bounds,
+    quadratic_faces,
     smallest_smooth_tolerance,
     smooth_convex,
 )
@@ -128,6 +129,18 @@ def test_squared_loss_is_a_quadratic(constraint):
             penalty=ElasticNet(penalty.l1, penalty.l2 - 1e-3), strong_convexity=1e-3, smoothness=41.0, tolerance=1e-10,
         )  # fmt: skip
         np.testing.assert_allclose(ours.x, quadratic.x, atol=1e-10)
+
+
+def test_the_matrix_of_squares_is_factored_once(monkeypatch):
+    function, *_ = function_of(SquaredLoss())
+    factor, calls = quadratic_faces.linalg.eigh, []
+    monkeypatch.setattr(
+        quadratic_faces.linalg, "eigh", lambda *args, **options: calls.append(0) or factor(*args, **options)
+    )
+    ball = L2Ball(0.05)
+    found = minimise_smooth(function, constraint=ball, penalty=Ridge(0.5), tolerance=1e-12)
+    assert np.linalg.norm(found.x) == pytest.approx(0.05)
+    assert len(calls) == 1
 
 
 def exact_logistic_minimiser(rows, y, linear, ridge):

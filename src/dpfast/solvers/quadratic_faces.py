@@ -78,6 +78,10 @@ class QuadraticProblem:
             self._last_system[key] = _System.of(self, free)
         return self._last_system[key]
 
+    def take_system(self, other: QuadraticProblem) -> None:
+        """Take over the matrix kept by a problem of the same array and diagonal."""
+        self._last_system.update(other._last_system)
+
     def proximal(self, x: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
         """Return the point that a step from x projects, and its projection."""
         moved = x - step * (self.product(x) + self.linear)

@@ -278,9 +278,9 @@ class _Steps:
             yield from ((guess, None) for guess in self._first_order_guesses(start))
             return
         value, gradient, hessian = self._model(start)
-        x = start
+        x, before = start, None
         for _ in range(_NEWTON_STEPS):
-            problem = self._quadratic(x, gradient, hessian)
+            problem = before = self._quadratic(x, gradient, hessian, before)
             target = _minimiser_of_model(problem)
             length = float(linalg.norm(target - x))
             if length <= _NEARLY_THERE * float(linalg.norm(x)) or length == 0.0:
@@ -312,10 +312,12 @@ class _Steps:
         of_penalty = self._problem.weight * float(np.abs(x).sum())
         return value + of_linear + of_penalty, gradient + self._linear + self._ridge * x, hessian
 
-    def _quadratic(self, x: FloatArray, gradient: FloatArray, hessian: FloatArray) -> QuadraticProblem:
-        """Return the quadratic model at x, the ridge on its diagonal."""
+    def _quadratic(
+        self, x: FloatArray, gradient: FloatArray, hessian: FloatArray, before: QuadraticProblem | None
+    ) -> QuadraticProblem:
+        """Return the quadratic model at x, the ridge on its diagonal; of one matrix it is factored once."""
         problem = self._problem
-        return QuadraticProblem(
+        model = QuadraticProblem(
             array=hessian,
             transposed=None,
             diagonal=self._ridge,
@@ -325,6 +327,9 @@ class _Steps:
             constraint=problem.constraint,
             bounds=self._bounds,
         )
+        if before is not None and np.array_equal(before.array, hessian):
+            model.take_system(before)
+        return model
 
 
 def _minimiser_of_model(problem: QuadraticProblem) -> FloatArray:
