@@ -73,6 +73,17 @@ def test_functions_of_intervals_enclose(x, digits):
             assert float(interval.high - interval.low) < 10.0 ** (6 - digits)
 
 
+@given(st.lists(st.fractions(-6, 6, max_denominator=10**9), min_size=4, max_size=4), st.integers(-(10**40), 10**40))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_products_and_whole_numbers_are_enclosed(ends, whole):
+    one, other = (Interval.of(min(pair), 20, max(pair)) for pair in (ends[:2], ends[2:]))
+    product, least, most = one * other, *np.sort([a * b for a in ends[:2] for b in ends[2:]])[[0, -1]]
+    assert Fraction(product.low) <= least <= most <= Fraction(product.high)
+    number = Interval.of(whole, 20)
+    assert Fraction(number.low) <= whole <= Fraction(number.high)
+    assert number.high - number.low <= max(1, abs(whole)) * decimal.Decimal("1e-19")
+
+
 def test_division_by_an_interval_around_zero_is_refused():
     with pytest.raises(ZeroDivisionError):
         Interval.of(1, 20) / Interval(-Interval.of(1, 20).low, Interval.of(1, 20).high, 20)

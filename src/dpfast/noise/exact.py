@@ -66,6 +66,9 @@ class Interval:
     @classmethod
     def of(cls, value: Fraction | int, digits: int, greatest: Fraction | None = None) -> Interval:
         """Enclose a rational number, or all from it to the greatest."""
+        if type(value) is int and greatest is None:
+            low, high = (context.plus(Decimal(value)) for context in contexts(digits))
+            return cls(low, high, digits)
         ends = Fraction(value), Fraction(value) if greatest is None else greatest
         low, high = (
             context.divide(Decimal(end.numerator), Decimal(end.denominator))
@@ -84,6 +87,9 @@ class Interval:
         return self + (-other)
 
     def __mul__(self, other: Interval) -> Interval:
+        if self.low >= 0 and other.low >= 0:  # ends grow with ends
+            down, up = contexts(self.digits)
+            return Interval(down.multiply(self.low, other.low), up.multiply(self.high, other.high), self.digits)
         return self._hull(decimal.Context.multiply, other)
 
     def __truediv__(self, other: Interval) -> Interval:
