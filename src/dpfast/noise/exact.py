@@ -243,18 +243,19 @@ def _largest_density(digits: int) -> Interval:
 
 
 def _double_factorials(square: Interval) -> Interval:
-    """Enclose the sum over n >= 0 of square^n / (2n+1)!!."""
-    down, up = contexts(square.digits)
-    low = high = low_term = high_term = Decimal(1)
-    small, least = negligible(square.digits), up.multiply(2, square.high)
+    """Enclose the sum over n >= 0 of square^n / (2n+1)!!, by integers in units of 2**-places."""
+    places = 4 * square.digits
+    least, most = square.scaled(places)
+    low = high = low_term = high_term = unit = 1 << places
     odd = 3
-    while high_term > up.multiply(small, high) or odd < least:
-        low_term = down.divide(down.multiply(low_term, square.low), odd)
-        high_term = up.divide(up.multiply(high_term, square.high), odd)
-        low, high = down.add(low, low_term), up.add(high, high_term)
+    while high_term > 1 or odd * unit < 2 * most:
+        low_term = (low_term * least >> places) // odd
+        high_term = -((-high_term * most >> places) // odd)
+        low, high = low + low_term, high + high_term
         odd += 2
     # From here each term is less than half the one before, so the rest is less than the last one.
-    return Interval(low, up.add(high, high_term), square.digits)
+    (down, up), whole = contexts(square.digits), Decimal(unit)
+    return Interval(down.divide(Decimal(low), whole), up.divide(Decimal(high + high_term), whole), square.digits)
 
 
 def gaussian_magnitude(p: float) -> float:
