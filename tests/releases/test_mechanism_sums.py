@@ -1,6 +1,7 @@
 """Noise for sums of bounded parts: its size against what one person moves, and its law."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,8 +32,10 @@ def test_noise_hides_the_farthest_that_one_person_moves_a_sum(adjacency):
 def test_a_sum_and_its_count_move_together(adjacency, unit):
     privacy = Privacy(1.0, 1e-6, adjacency)
     moved = math.hypot(6.0 if adjacency == "replace_one" else 3.0, unit)
-    scale = NoisySum.calibrate(privacy, 1.0, (5,)).with_count(3.0, unit).scale
-    assert 0.99e-6 < gaussian_delta(scale, 1.0, moved) <= 1e-6
+    alone = NoisySum.calibrate(privacy, 1.0, (5,))
+    both = alone.with_count(3.0, unit)
+    assert 0.99e-6 < gaussian_delta(both.scale, 1.0, moved) <= 1e-6
+    assert both == replace(alone, scale=both.scale, deviation=both.scale)
     whole = Privacy(1.0, 0.0, adjacency)
     pure = NoisySum.calibrate(whole, 1.0, (5,), unit="person").with_count(3.0, unit)
     assert (pure.law, pure.scale, pure.unit) == ("L2-Laplace", pytest.approx(moved), "person")
