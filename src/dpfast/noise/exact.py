@@ -6,8 +6,9 @@ tail: bounds of tail(x) are sharpened and bits of p revealed until they part (do
 
 Bounds are enclosures of real numbers in decimal arithmetic of any precision. Python's decimal rounds the four
 operations in the requested direction, and the square root, exponential and logarithm correctly. So an interval with its
-ends rounded outwards contains the real number it stands for, whatever the processor's own functions do. Only two cases
-use this arithmetic: the rare draws that double arithmetic does not decide, and the tables of the discrete Gaussian.
+ends rounded outwards contains the real number it stands for, whatever the processor's own functions do. The
+series of the normal tail is summed in integers, each term rounded down and up. Only two cases use this arithmetic: the
+rare draws that double arithmetic does not decide, and the tables of the discrete Gaussian.
 """
 
 from __future__ import annotations
