@@ -10,8 +10,8 @@ from catalogue import FITS, SOME, VARIED, people, releases_of
 
 import dpfast
 from dpfast import MultiOutcomeRidge, noise
-from dpfast.noise import BitSource
 from dpfast.privacy import SmoothGaussian
+from dpfast.releases import mechanism
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning"),
@@ -29,7 +29,7 @@ class Spy:
         for law in ("gaussian", "laplace", "l2_laplace", "discrete_gaussian"):
             monkeypatch.setattr(noise, law, self._drawing(law, getattr(noise, law)))
         monkeypatch.setattr(noise, "ExponentialPick", self._picking(noise.ExponentialPick))
-        monkeypatch.setattr(BitSource, "record", self._recording(BitSource.record))
+        monkeypatch.setattr(mechanism, "Release", self._recording(mechanism.Release))
         monkeypatch.setattr(SmoothGaussian, "scale", self._scaling(SmoothGaussian.scale))
 
     def _drawing(self, law, draw):
@@ -49,10 +49,11 @@ class Spy:
         return spied
 
     def _recording(self, record):
-        def spied(source, release):
+        def spied(*arguments, **options):
+            release = record(*arguments, **options)
             self.seen.append((release, self.draws, self._private[-1:]))
             self.draws = []
-            return record(source, release)
+            return release
 
         return spied
 

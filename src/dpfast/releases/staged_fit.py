@@ -31,7 +31,7 @@ from dpfast.solvers.clipping_bias import Excess, corrected, tail
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.ridge import RidgeSolution
 from dpfast.statistics import rounded_bound
-from dpfast.statistics.residuals import ResidualStep, clip_of, residual_bound, squares_bound
+from dpfast.statistics.residuals import ResidualStep, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import HalfOctaves, Sizes
 
@@ -252,7 +252,7 @@ class Fit:
                 name = f"sizes of residuals, step {number + 1}"
                 clip, sized = yield from self._clip(name, counted[number], step, share)
             clips.append(clip)
-            bound = clip_of(clip, step.shape, mechanism.max_rows).norm
+            bound = residual_bound(clip, step, mechanism.max_rows)
             # The largest power of two that is not above it.
             unit = math.ldexp(0.5, math.frexp(descent.COUNT_UNIT * 2.0 * clip)[1])
             sums = noise.with_count(bound, unit)
