@@ -73,7 +73,7 @@ def part_of_person(query, person):
     if hasattr(mechanism, "scale"):
         limit = mechanism.privacy.epsilon if mechanism.mu is None else mechanism.mu
         return Part(statistic.to_float64().ravel() / mechanism.scale, 1 if mechanism.law == "Laplace" else 2, limit)
-    attributes = {"xx": "xx", "xy": "xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
+    attributes = {"xx": "exact_xx", "xy": "exact_xy", "x": "exact_x_sum", "y": "exact_y_sum", "n": "n_rows"}
     blocks = {name: getattr(statistic, attributes[name]) for name in mechanism.scales}
     blocks = {name: np.asarray(getattr(block, "to_float64", lambda b=block: b)()) for name, block in blocks.items()}
     scales = dict(mechanism.scales)

@@ -114,6 +114,37 @@ def test_regressions_keep_to_their_weights(name):
     np.testing.assert_allclose(found.coef_, exact.coef_, atol=0.05)
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("name", ["Huber", "a quantile", "counts"])
+def test_descent_is_of_the_weighted_loss(name, adjacency):
+    """Of rows, and of people with several; weights that depend on the outcome move all of the coefficients."""
+    x, y, _, _ = table(20_000)
+    weights = np.where(y > 0.3 + x @ [0.2, -0.2, 0.5], 2.0 * MOST, 0.3)
+    y = np.abs(y) if name == "counts" else y
+    options, owners = REGRESSIONS[name] | {"adjacency": adjacency}, np.repeat(np.arange(10_000), 2)
+    exact = regressor(math.inf, **REGRESSIONS[name]).fit(x, y, sample_weight=np.minimum(weights, MOST))
+    plain = regressor(math.inf, **REGRESSIONS[name]).fit(x, y)
+    assert np.linalg.norm(exact.coef_ - plain.coef_) > 0.1
+    for people in ({}, {"groups": owners, "max_rows": 2}):
+        found = regressor(30.0, **options).fit(x, y, **people, sample_weight=weights)
+        assert found.method_ == "gradient"
+        assert found.privacy_spent_ == Privacy(30.0, 1e-6, adjacency)
+        np.testing.assert_allclose(found.coef_, exact.coef_, atol=0.04)
+        np.testing.assert_allclose(found.intercept_, exact.intercept_, atol=0.06)
+
+
+@pytest.mark.parametrize("name", ["Huber", "counts"])
+def test_errors_of_a_weighted_descent_are_about_those_it_makes(name):
+    """Six deviations: by chance once in 500 million."""
+    x, y, _, weights = table(20_000)
+    y = np.abs(y) if name == "counts" else y
+    exact = regressor(math.inf, inference=True, **REGRESSIONS[name]).fit(x, y, sample_weight=np.minimum(weights, MOST))
+    found = regressor(8.0, inference=True, **REGRESSIONS[name]).fit(x, y, sample_weight=weights)
+    errors = np.sqrt(np.diag(found.covariance_))
+    assert np.all(np.abs(found.estimate_ - exact.estimate_) < 6.0 * errors)
+    assert np.all(errors < 6.0 * np.sqrt(np.diag(exact.covariance_)))
+
+
 @pytest.mark.parametrize("name", [*REGRESSIONS, "classes"])
 def test_no_neighbour_moves_the_gradient_of_weighted_losses_beyond_its_bound(name):
     """Uphill from random rows, outcomes, weights and parameters: never beyond what noise is for, and near it."""
@@ -220,8 +251,6 @@ def test_weights_go_with_limits_of_columns():
             {"sample_weight": np.ones(399)},
             "X and sample_weight have different numbers of rows",
         ),
-        (regressor(loss="huber", method="gradient"), {}, "sample_weight goes with method 'auto' or 'objective'"),
-        (regressor(loss="huber"), {"groups": np.arange(400), "max_rows": 1}, "and without groups: descent of scores"),
         (
             regressor(loss=CallableLoss(np.square, np.sign, np.abs, slope_bound=1.0, curvature_bound=1.0)),
             {},

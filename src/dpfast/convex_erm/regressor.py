@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -202,8 +202,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         max_rows : int, optional
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
         sample_weight : array of shape (n_rows,), optional
-            Weight of each row's loss, as private as the row; goes with `max_weight`. Rows are then held in memory, and
-            "auto" is method "objective". Not by descent, and not with a ``CallableLoss``.
+            Weight of each row's loss, as private as the row; goes with `max_weight`. Rows are then held in memory. By
+            descent weights are rounded to thousandths of `max_weight`, the sum of the weights is released with noise,
+            and rows take five times the time and the memory. Not with a ``CallableLoss``.
 
         Returns
         -------
@@ -219,11 +220,6 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         def columns() -> dict[str, Any]:
             return columns_of(X) | outcomes_of(X, y)
 
-        if sample_weight is not None and (self.method == "gradient" or groups is not None):
-            raise ValueError(
-                "sample_weight goes with method 'auto' or 'objective', and without groups: descent of scores takes "
-                "steps by the number of people, whatever their weights"
-            )
         reads_once = self._in_order()._may_be_lower is not None and (is_read_once(X) or is_read_once(y))
         people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": columns}
         return self._fit_weighted(X, y, sample_weight, opened=self._held if reads_once else None, **people)
@@ -336,10 +332,6 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return isinstance(loss, SmoothedHuber | SmoothedQuantile) or (loss.is_of_counts and self.fit_intercept)
 
     @property
-    def _may_descend(self) -> bool:
-        return super()._may_descend and not self._is_weighted
-
-    @property
     def _has_weights_apart(self) -> bool:
         return self._is_weighted
 
@@ -361,9 +353,10 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             self._bounded_rows(n_features),
             float(self.bound_y),
             n_features,
-            self._known_rows(n_rows, max_rows),
+            None if self._is_weighted else self._known_rows(n_rows, max_rows),
             fit_intercept=self.fit_intercept,
             max_rows=max_rows,
+            is_weighted=self._is_weighted,
         )
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
@@ -375,10 +368,9 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         table = people.table
         n_rows = table.count_rows() if people.max_rows is None else None
         mechanism = self._descent(privacy, table.n_features, n_rows, people.max_rows)
-        people = replace(people, first=mechanism.steps.sum_rows(people))
         rows = mechanism.steps.public.n_rows
         expected = None if rows is None else Expected(mechanism.relative_error(rows), rows)
-        return Summed(mechanism, people, expected=expected)
+        return Summed(mechanism, mechanism.steps.summed(people), expected=expected)
 
     @property
     def _ratio(self) -> str | None:
@@ -419,9 +411,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         table = open_with_outcome(type(self).__name__, X, y)
         if shares is None:
             return table
-        rows, outcomes = table.whole()
-        io.check_shares(rows, shares)
-        return io.open_table(rows, np.column_stack([outcomes, shares]))
+        return io.with_shares(table, shares)
 
     def _attributes(self, linear: Linear, ridge: float) -> dict[str, Any]:
         both = super()._attributes(linear, ridge)

@@ -42,6 +42,7 @@ class ScoreDescent(StepsOf[Regression]):
         *,
         fit_intercept: bool,
         max_rows: int | None = None,
+        is_weighted: bool = False,
     ) -> ScoreDescent:
         """Return it for rows and outcomes within bounds, as many as is public; at most `max_rows` of a person."""
         (row_map, bound_x), outcome_map = rows, RowMap(bound=bound_y)
@@ -55,6 +56,7 @@ class ScoreDescent(StepsOf[Regression]):
             outcome_map,
             fit_intercept=fit_intercept,
             max_rows=max_rows,
+            is_weighted=is_weighted,
             public=Public(n_rows),
             loss=loss,
         )

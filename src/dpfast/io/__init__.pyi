@@ -52,4 +52,5 @@ from dpfast.io.transforms import Spline as Spline
 from dpfast.io.weights import check_shares as check_shares
 from dpfast.io.weights import shares_of as shares_of
 from dpfast.io.weights import weighed as weighed
+from dpfast.io.weights import with_shares as with_shares
 from dpfast.io.writing import write_table as write_table

@@ -34,7 +34,7 @@ from dpfast.io.arrays import as_matrix
 from dpfast.io.blocks import blocks, in_memory, is_read_once
 from dpfast.io.partitions import Partitions
 from dpfast.io.sources import is_dask
-from dpfast.io.table import are_at_hand
+from dpfast.io.table import Table, are_at_hand, open_table
 
 RowMap = Callable[[Any], FloatArray]
 
@@ -96,6 +96,13 @@ def check_shares(rows: Any, shares: FloatArray) -> None:
     """Refuse weights of another number of rows."""
     if len(rows) != len(shares):
         raise ValueError("X and sample_weight have different numbers of rows")
+
+
+def with_shares(table: Table, shares: FloatArray) -> Table:
+    """Return a table in memory, with the shares of its rows as last outcomes."""
+    rows, outcomes = table.whole()
+    check_shares(rows, shares)
+    return open_table(rows, np.column_stack([outcomes, shares]))
 
 
 class _Weighed:

@@ -57,7 +57,18 @@ _LARGEST_SPREAD_EXPONENT = 40
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-70, 1e70
 
 _Blocks = dict[str, FixedPoint]
-Summed: TypeAlias = Gram | SampledGram | SufficientStatistics
+
+
+class WeightedMoments(NamedTuple):
+    """Exact weighted moments of rows, as a `Gram` has them: not private."""
+
+    exact_xx: FixedPoint
+    exact_x_sum: FixedPoint | None
+    unit: PersonUnit | None
+    exact_xy: FixedPoint | None = None
+
+
+Summed: TypeAlias = Gram | SampledGram | SufficientStatistics | WeightedMoments
 
 
 @dataclass(frozen=True)
@@ -308,6 +319,8 @@ class JointMoments(SingleRelease):
             "xx": gram.exact_xx if self.diagonal else gram.exact_xx[_triangle(gram.exact_xx.shape[0])],
             "xy": gram.exact_xy,
         }
+        if isinstance(gram, WeightedMoments):
+            exact["x"] = gram.exact_x_sum
         if isinstance(gram, Gram):
             exact |= {"x": gram.exact_x_sum, "y": gram.exact_y_sum, "n": FixedPoint.from_integers(gram.n_rows, 0)}
         return {name: block for name, block in exact.items() if name in self.scales and block is not None}

@@ -105,7 +105,7 @@ class ScoreRegression(StagedRegression):
         """Whether so few people show no more than a level; people on the rarer side decide."""
         return self.fit_intercept and people * self.mu * self.evenness < descent.FEW
 
-    def stages(self) -> Stages[Regression]:
+    def _queries(self) -> Stages[Regression]:
         """Yield one query after the other."""
         left, people, rows = yield from self._counted()
         fit = _ScoreFit(self, left, self._shares(people), people, rows)

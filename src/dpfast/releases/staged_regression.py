@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -42,11 +42,12 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.moments import check_radius
 from dpfast.releases.people import People, count_people, sum_outcomes, sum_rows
 from dpfast.releases.staged_few import FewPeople
 from dpfast.releases.staged_fit import Fit, Regression
+from dpfast.releases.weighted_people import WeightedPeople, weighted
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units
@@ -102,6 +103,8 @@ class StagedRegression(Mechanism[Regression]):
         Most rows of a person, if people have several.
     bound_xx : float, optional
         Frobenius norm of a person's X'X, if one was declared.
+    is_weighted : bool
+        Whether people's last outcomes are the weights of their rows.
     public : Public
         Public numbers besides the releases.
     """
@@ -117,6 +120,7 @@ class StagedRegression(Mechanism[Regression]):
     fit_intercept: bool = False
     max_rows: int | None = None
     bound_xx: float | None = None
+    is_weighted: bool = False
     public: Public = _NOTHING
 
     def __post_init__(self) -> None:
@@ -180,8 +184,17 @@ class StagedRegression(Mechanism[Regression]):
         """Sum rows and outcomes as declared: the first reading of a table."""
         return sum_rows(people, row_map=self.row_map, outcome_map=self.outcome_map, radii=self.radii)
 
+    def summed(self, people: People) -> People | WeightedPeople:
+        """Return the people to ask, with their first sums."""
+        first = self.sum_rows
+        return WeightedPeople.of(people, first) if self.is_weighted else replace(people, first=first(people))
+
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
+        return within(self._queries(), weighted) if self.is_weighted else self._queries()
+
+    def _queries(self) -> Stages[Regression]:
+        """Return them, of people without weights."""
         known = self.public.n_rows
         return self._of_unknown_number() if known is None else self._fitted(self.privacy, float(known), float(known))
 
