@@ -4,7 +4,8 @@
 
 Prints a line a cell: the share of coefficients with limits; of these the share held, and that of the coefficient with
 the lowest; the standard error over the root mean square error, bias included, on average; and that error, of
-predictions, over the outcomes' standard deviation. What is sought is least squares in a million rows.
+predictions, over the outcomes' standard deviation. What is sought is least squares in a million rows, weighted as they
+are.
 """
 
 from __future__ import annotations
@@ -110,14 +111,32 @@ def normal(g, n):
     return X, X @ [0.6, -0.4, 0.2, 0.0, 0.0, 0.5] + g.normal(size=n)
 
 
+def propensity(g, n):
+    """A treatment whose effect varies, with weights that are inverse propensities, from .2 to 1 of the largest."""
+    X = _related(g, n, 3, 0.3)
+    chance = np.clip(1.0 / (1.0 + np.exp(0.6 - 0.9 * X[:, 0])), 0.2, 0.8)
+    treated = (g.random(n) < chance).astype(float)
+    outcome = X @ [0.5, 0.3, 0.0] + treated * (0.5 + 0.4 * X[:, 0]) + 0.8 * g.standard_t(6, size=n)
+    return np.column_stack([X, treated]), outcome, 0.2 / np.where(treated > 0.0, chance, 1.0 - chance)
+
+
+def survey(g, n):
+    """Costs of a survey: lognormal weights that depend on a rare group, cut at 3 times their median."""
+    X = np.column_stack([_related(g, n, 3, 0.3), _indicators(g, n, 0.05)])
+    weights = np.exp(0.6 * g.normal(size=n) + 0.5 * X[:, 3] + 0.3 * X[:, 0])
+    outcome = np.exp(X @ [0.3, -0.2, 0.0, 0.4] + 0.7 * g.normal(size=n))
+    return X, outcome, np.minimum(weights / 3.0, 1.0)
+
+
 TABLES = (costs, gamma, counts, poisson, rare, groups, heavy, several, mostly_zero, lognormal_errors, normal)
+WEIGHTED = (propensity, survey)
 
 
 def drawn(table, seed, n):
-    """Return rows within a box, outcomes within a bound, and both as they are declared."""
-    X, Y = table(np.random.default_rng(seed), n)
+    """Return rows within a box, outcomes within a bound, their weights, if any, and how they are declared."""
+    X, Y, *weights = table(np.random.default_rng(seed), n)
     Y = Y.reshape(n, -1)
-    wide, _ = table(np.random.default_rng(1), 20_000)
+    wide, *_ = table(np.random.default_rng(1), 20_000)
     is_indicator = np.isin(wide, (0.0, 1.0)).all(axis=0)
     low, high = np.where(is_indicator, 0.0, -5.0), np.where(is_indicator, 1.0, 5.0)
     bound = 40.0
@@ -125,19 +144,21 @@ def drawn(table, seed, n):
         np.clip(X, low, high),
         Y * np.minimum(1.0, bound / np.maximum(np.linalg.norm(Y, axis=1, keepdims=True), 1e-9)),
     )
-    return X, Y, {"box_x": (low, high), "bound_y": bound, "fit_intercept": True}
+    declared = {"box_x": (low, high), "bound_y": bound, "fit_intercept": True}
+    return X, Y, weights[0] if weights else None, declared | ({"max_weight": 1.0} if weights else {})
 
 
 def sought(table):
     """Return least squares in many rows, shape (l, d + 1), the constant last."""
-    X, Y, _ = drawn(table, 2, _SOUGHT)
-    return np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), Y, rcond=None)[0].T
+    X, Y, weights, _ = drawn(table, 2, _SOUGHT)
+    roots = np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
+    return np.linalg.lstsq(roots * np.column_stack([X, np.ones(len(X))]), roots * Y, rcond=None)[0].T
 
 
 def fitted(table, seed, n, epsilon):
     """Return estimates, standard errors, lower and upper limits: arrays (l, d)."""
-    X, Y, declared = drawn(table, seed, n)
-    model = MultiOutcomeRidge(epsilon, DELTA, **declared).fit(X, Y)
+    X, Y, weights, declared = drawn(table, seed, n)
+    model = MultiOutcomeRidge(epsilon, DELTA, **declared).fit(X, Y, sample_weight=weights)
     told = model.summary(level=0.95)
     outcomes, width = Y.shape[1], X.shape[1] + 1
     return model.coef_.reshape(outcomes, -1), *(
@@ -153,7 +174,7 @@ def cell(table, n, epsilon, fits):
 def main():
     """Print a line for every cell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", default=",".join(table.__name__ for table in TABLES))
+    parser.add_argument("--tables", default=",".join(table.__name__ for table in (*TABLES, *WEIGHTED)))
     parser.add_argument("--fits", type=int, default=60)
     parser.add_argument("--people", default="450,1500,3000,10000")
     parser.add_argument("--epsilon", default="0.3,1,3")
@@ -161,11 +182,11 @@ def main():
     warnings.simplefilter("ignore", UtilityWarning)
     people, epsilons = (part.split(",") for part in (asked.people, asked.epsilon))
     print("table, people, epsilon: known; covered, least; error said over made; error")
-    for table in TABLES:
+    for table in (*TABLES, *WEIGHTED):
         if table.__name__ not in asked.tables.split(","):
             continue
         truth = sought(table)[:, :-1]
-        X, Y, _ = drawn(table, 3, 20_000)
+        X, Y, *_ = drawn(table, 3, 20_000)
         size = np.cov(X.T)
         for n, epsilon in itertools.product(map(int, people), map(float, epsilons)):
             found, said, low, high = cell(table, n, epsilon, asked.fits)

@@ -235,7 +235,8 @@ def test_the_constant_is_a_column_of_weighed_rows():
     by_hand = MultiOutcomeRidge(1.0, 1e-6, bound_x=np.hypot(1.5, 2.0), fit_intercept=False, **settings)
     by_hand.fit(root * np.column_stack([x, np.full(300, 2.0)]), root * y)
     assert released(one) == released(by_hand)
-    np.testing.assert_array_equal(np.column_stack([one.coef_, one.intercept_ / 2.0]), by_hand.coef_)
+    # Which column is a constant is known of the one alone: it is the same solution, computed in another order.
+    np.testing.assert_allclose(np.column_stack([one.coef_, one.intercept_ / 2.0]), by_hand.coef_, rtol=1e-12)
     assert one.summary().shape == (8, 6)
 
 
@@ -288,3 +289,43 @@ def test_limits_of_weighted_fits_hold():
         limits = model.summary()[1:]
         held.append((limits["low"] < [0.1, 1.0, -1.0]) & (limits["high"] > [0.1, 1.0, -1.0]))
     assert np.mean(held) > 0.92
+
+
+def weighted_costs(seed, n=5_000):
+    """A rare group, costs of many sizes, and weights that depend on the group and are cut."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(size=(n, 2)).clip(-5.0, 5.0), rng.random(n) < 0.05]).astype(float)
+    w = np.minimum(np.exp(0.6 * rng.normal(size=n) + 0.5 * x[:, 2]) / 3.0, 1.0)
+    return x, np.minimum(np.exp(x @ [0.3, -0.2, 0.4] + 0.7 * rng.normal(size=n)), 40.0), w
+
+
+def inverse_propensities(seed, n=5_000):
+    """A treatment whose effect varies, and weights that make up for who is treated."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)).clip(-5.0, 5.0)
+    chance = np.clip(1.0 / (1.0 + np.exp(0.6 - 0.9 * x[:, 0])), 0.2, 0.8)
+    treated = rng.random(n) < chance
+    y = x @ [0.5, 0.3] + treated * (0.5 + 0.4 * x[:, 0]) + 0.8 * rng.standard_t(6, n)
+    return (
+        np.column_stack([x, treated]).astype(float),
+        y.clip(-40.0, 40.0),
+        0.2 / np.where(treated, chance, 1.0 - chance),
+    )
+
+
+# Of 80 fits a limit that holds in 95% holds in 66 or fewer in one of 15,000 runs. A column that weights and costs grow
+# with may be held less often: what is clipped of its people's costs is not all seen.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("table", "column"), [(inverse_propensities, 0), (inverse_propensities, 2), (weighted_costs, 2)]
+)
+def test_limits_of_weighted_rows_hold_what_weighted_least_squares_finds_in_all(table, column):
+    x, y, w = table(1_000_000, 400_000)
+    sought, held = LinearRegression().fit(x, y, w).coef_[column], 0
+    for seed in range(80):
+        x, y, w = table(seed)
+        box = np.where(np.isin(x, (0.0, 1.0)).all(axis=0), [[0.0], [1.0]], [[-5.0], [5.0]])
+        model = MultiOutcomeRidge(2.0, 1e-6, box_x=(box[0], box[1]), bound_y=40.0, max_weight=1.0)
+        told = model.fit(x, y, sample_weight=w).summary()
+        held += told["low"].iloc[1 + column] <= sought <= told["high"].iloc[1 + column]
+    assert held > 66

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Found
-from dpfast.solvers.clipping_bias import FEWER, Excess, Tail, _posterior, corrected, tail
+from dpfast.solvers.clipping_bias import FEWER, Excess, Tail, _posterior, corrected, corrected_about, tail
 
 EDGES = np.exp2(np.arange(-20, 13) / 2.0)
 N = 10_000.0
@@ -95,6 +95,23 @@ def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
     noise = 1e-4 * len(theta)
     assert np.mean(errors) < 0.1 * noise
     assert np.mean(errors) < np.mean(allowed) < 0.6 * noise
+
+
+@pytest.mark.parametrize("deviation", [30.0, None])
+def test_a_constant_may_lie_in_any_direction(deviation):
+    """What is expected of coefficients in other coordinates is the same, in them."""
+    rng = np.random.default_rng(2)
+    turned, _ = np.linalg.qr(rng.normal(size=(4, 4)))
+    theta, total = rng.normal(size=(4, 2)), 300.0 * rng.normal(size=(4, 2))
+    plain = coordinates(4, constant=False)
+    last = replace(plain, constant=True)
+    seen = np.zeros((4, 2)) if deviation is None else total
+    expected = corrected(found_at(theta), last, excess(seen, deviation, 1.5), theta[-1], None)
+    found = corrected_about(3.0 * turned[:, -1], found_at(turned @ theta), plain, excess(turned @ seen, deviation, 1.5))
+    np.testing.assert_allclose(turned[:, -1] @ found.theta, expected.theta[-1], atol=1e-9)
+    np.testing.assert_allclose(found.center, turned @ expected.center, atol=1e-9)
+    scale = np.max(np.abs(expected.covariance))
+    np.testing.assert_allclose(found.covariance, turned @ expected.covariance @ turned.T, atol=1e-6 * scale)
 
 
 def test_a_bias_of_which_nothing_is_seen_is_as_uncertain_as_a_priori():

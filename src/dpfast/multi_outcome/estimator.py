@@ -699,6 +699,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             most_steps=most,
             penalty=self._penalty,
             fit_intercept=self._has_intercept,
+            has_constant="_column" in vars(self) and not self.nonnegative,
         )
 
     def _staged(self, privacy: Privacy, steps: int | None, people: People) -> Summed:

@@ -51,9 +51,8 @@ class Column(NamedTuple):
             return 1.0
         told = evidence[0]
         assert told.units is not None
-        xx = linalg.inv(told.inverse)
-        people = told.least_signal * float(np.trace(xx))
-        return max(people / float(xx[-1, -1] * (told.units[-1] / self.constant) ** 2), 1.0)
+        squares = float(linalg.inv(told.inverse)[-1, -1])
+        return max(told.n_rows / (squares * float(told.units[-1] / self.constant) ** 2), 1.0)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dpfast.releases.people import (
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
 from dpfast.solvers.bounds import last_bin
-from dpfast.solvers.clipping_bias import Excess, corrected, tail
+from dpfast.solvers.clipping_bias import Excess, corrected, corrected_about, tail
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.ridge import RidgeSolution
 from dpfast.statistics import rounded_bound
@@ -52,6 +52,8 @@ _REACH = 2.0**12
 _TOLD_APART = 40
 #: Least norm of rows whose moments have a grid.
 _SHORTEST_ROW = 2.0**-230
+#: Least part of squares of rows that is about their mean.
+_SMALL = 1e-9
 #: Range of clips with a grid for sums of residuals.
 _SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
@@ -303,18 +305,29 @@ class Fit:
     ) -> tuple[FloatArray, descent.Found, Level]:
         """Return coefficients, what they are expected to be, and constants without the bias of clipping."""
         assert isinstance(level.variance, float)
-        theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance)
-        if not self.mechanism.fit_intercept:
+        back = descent.inverse(coordinates.whitening.T)
+        if self.mechanism.has_constant:
+            theta, center, bias = corrected_about(back[:, -1], found, coordinates, excess)
+        else:
+            theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance)
+        if not (self.mechanism.fit_intercept or self.mechanism.has_constant):
             return theta, found._replace(theta=center), level._replace(bias=bias)
         # Residuals of few people are clipped much more, as their rows are long: most is beyond the second clip, too.
         # If all that are clipped were among a column's few people, it would be moved by 1/sqrt(share) of the constant.
-        back, xx = descent.inverse(coordinates.whitening.T), coordinates.of_features
+        xx, features = coordinates.of_features, len(back)
         few, rareness = self._few(coordinates, xx)
-        moved = np.sqrt(self.rows / (np.diag(xx) * np.maximum(few, excess.tail.share)))
-        moved = np.outer(-np.sign(coordinates.center) * moved, center[-1] - found.theta[-1])
-        center[:-1] += back @ ((_OF_FEW[0] * np.sqrt(rareness))[:, None] * moved)
+        spread, mean, rows = np.diag(xx), coordinates.center, self.rows
+        of_constant = center[-1] - found.theta[-1]
+        if self.mechanism.has_constant:
+            spread, mean, rows = _about_constant(xx)
+            of_constant = coordinates.whitening[:, -1] @ (center - found.theta)
+        moved = np.sqrt(rows / (spread * np.maximum(few, excess.tail.share)))
+        moved = np.outer(-np.sign(mean) * moved, of_constant)
+        center[:features] += back @ ((_OF_FEW[0] * np.sqrt(rareness))[:, None] * moved)
         missed = (_OF_FEW[1] ** 2 * rareness)[:, None] * moved**2
-        bias[:, :-1, :-1] += np.einsum("ij,jl,kj->lik", back, missed, back)
+        bias[:, :features, :features] += np.einsum("ij,jl,kj->lik", back, missed, back)
+        if self.mechanism.has_constant:
+            return theta, found._replace(theta=center), level._replace(bias=bias)
         own = self.mechanism.units.outcomes
         mean = held(center[-1], 4.0 * self.mechanism.radii[1] / own)
         found = found._replace(theta=center)
@@ -456,9 +469,13 @@ class Fit:
         row_map, own = self.mechanism.row_map, self.mechanism.units.rows
         if row_map.low is None or row_map.scale is None:
             return np.ones(len(xx)), np.zeros(len(xx))
-        squares = np.minimum((own * coordinates.center) ** 2, 1.0)
+        variances, center = np.diag(xx) * own**2 / self.rows, own * coordinates.center
+        if self.mechanism.has_constant:
+            variances, center, rows = _about_constant(xx)
+            variances = variances / rows
+        squares = np.minimum(center**2, 1.0)
         spread = np.maximum(1.0 - squares, 1.0 / self.rows)
-        at_ends = np.minimum(np.diag(xx) * own**2 / (self.rows * spread), 1.0)
+        at_ends = np.minimum(variances / spread, 1.0)
         # Of an indicator, -1 or 1, that a share f has: the variance is 4 f (1 - f).
         return spread / 4.0, squares * at_ends**2
 
@@ -594,6 +611,13 @@ class Parts(NamedTuple):
     mean_residual: Privacy | None
     squares: Privacy | None
     excess: Privacy | None
+
+
+def _about_constant(xx: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Return sums of squares about means, means, and the sum of weights, in units of the last feature, a constant."""
+    rows = float(xx[-1, -1])
+    means = np.append(xx[:-1, -1] / rows, 0.0)
+    return np.maximum(np.diag(xx) - rows * means**2, _SMALL * np.diag(xx)), means, rows
 
 
 def _bins_below(largest: float) -> HalfOctaves:

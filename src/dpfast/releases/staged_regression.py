@@ -105,6 +105,8 @@ class StagedRegression(Mechanism[Regression]):
         Frobenius norm of a person's X'X, if one was declared.
     is_weighted : bool
         Whether people's last outcomes are the weights of their rows.
+    has_constant : bool
+        Whether the last feature is a constant, times the root of each row's weight.
     public : Public
         Public numbers besides the releases.
     """
@@ -121,6 +123,7 @@ class StagedRegression(Mechanism[Regression]):
     max_rows: int | None = None
     bound_xx: float | None = None
     is_weighted: bool = False
+    has_constant: bool = False
     public: Public = _NOTHING
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ Morris, C. (1983). Parametric empirical Bayes inference: theory and applications
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -118,9 +119,9 @@ class Corrected(NamedTuple):
 
 
 def corrected(
-    found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float
+    found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float | None
 ) -> Corrected:
-    """Find the expected bias of each outcome's coefficients; `level` is another estimate of a constant.
+    """Find the expected bias of each outcome's coefficients; `level` is another estimate of a constant, if it has one.
 
     Coefficients are corrected where their measured bias is above its noise.
     """
@@ -131,7 +132,7 @@ def corrected(
     largest, deviation = of_tail.mean**2 / size, excess.deviation or 0.0
     seen, noise = solve @ excess.total, (deviation * solve) @ (deviation * solve).T
     if excess.deviation is None:
-        noise = _UNSEEN**2 * max(largest, level_variance, _TINY) * np.eye(size)
+        noise = _UNSEEN**2 * max(largest, level_variance or 0.0, _TINY) * np.eye(size)
     theta, centers, covariances = found.theta.copy(), found.theta.copy(), []
     for outcome, own in enumerate(found.theta.T):
         basis = _basis(own, constant=constant)
@@ -139,9 +140,10 @@ def corrected(
         measured = bias**2 / np.maximum(variances, _TINY)
         along = _ALONG * _LARGEST_SIGNAL * of_tail.growth
         if constant:
-            other = level_variance + float(found.covariance[-1, -1])
-            bias[0] = (bias[0] * other + (level[outcome] - own[-1]) * variances[0]) / (other + variances[0])
-            variances[0] *= other / (other + variances[0])
+            if level_variance is not None:
+                other = level_variance + float(found.covariance[-1, -1])
+                bias[0] = (bias[0] * other + (level[outcome] - own[-1]) * variances[0]) / (other + variances[0])
+                variances[0] *= other / (other + variances[0])
             along = _along(own, found.covariance, float(level[outcome]), float(bias[0]), of_tail.growth)
         mean, covariance = _posterior(bias, variances, 1 + constant, largest, along, of_tail.growth)
         covariance += (_UNCERTAIN * (1.0 - 1.0 / of_tail.factor)) ** 2 * np.outer(mean, mean)
@@ -151,6 +153,21 @@ def corrected(
         theta[:, outcome] += basis @ (kept * mean)
         covariances.append(basis @ covariance @ basis.T)
     return Corrected(theta, centers, np.array(covariances))
+
+
+def corrected_about(constant: FloatArray, found: Found, coordinates: Coordinates, excess: Excess) -> Corrected:
+    """Find it where a direction of the coefficients, and no coordinate, is that of a constant."""
+    columns = np.column_stack([constant, np.eye(len(constant))])
+    turned = np.asarray(linalg.qr(columns, mode="economic")[0], np.float64)[:, ::-1]
+    turned[:, -1] *= np.sign(turned[:, -1] @ constant)
+    theta, center, covariance = corrected(
+        found._replace(theta=turned.T @ found.theta, covariance=turned.T @ found.covariance @ turned),
+        replace(coordinates, constant=True, xx=turned.T @ coordinates.xx @ turned),
+        excess._replace(total=turned.T @ excess.total),
+        turned[:, -1] @ found.theta,
+        None,
+    )
+    return Corrected(turned @ theta, turned @ center, turned @ covariance @ turned.T)
 
 
 def _along(own: FloatArray, covariance: FloatArray, level: float, bias: float, growth: float) -> FloatArray:
