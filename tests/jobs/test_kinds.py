@@ -25,7 +25,7 @@ from dpfast import (
 )
 from dpfast.cli import main
 from dpfast.io import Boolean, Category, Columns, Number, columns
-from dpfast.jobs import Job, run
+from dpfast.jobs import Job, plan, run
 from dpfast.jobs.kinds import Formats, public_size
 from dpfast.solvers import L2Ball
 
@@ -702,6 +702,12 @@ def test_several_treated_units_have_one_release_and_one_table(tmp_path, treated)
         f'[input]\npath = "table.csv"\n[panel]\nunit = "who"\ntime = "when"\nvalue = "sales"\nn_pre = 3\n'
         f"treated = {json.dumps(treated)}\n[estimator]{rest}"
     )
+    with pytest.raises(ValueError, match=r"\[plan\] lacks the keys 'n_pre' and 'n_periods' \(Periods before"):
+        plan(path)
+    job = path.read_text()
+    path.write_text(f"{job}\n[plan]\nn_pre = 3\nn_periods = 4\n")
+    assert "people are needed for 0.1" in plan(path)
+    path.write_text(job)
     expected = SyntheticControl(**BUDGET, bound=(0.0, 5.0))
     expected.fit_long(long.astype({"when": float}), "who", "when", "sales", treated, 3)
     model = fitted(path)

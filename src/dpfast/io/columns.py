@@ -291,7 +291,10 @@ class Category:
                 raise ValueError(_MISSING.format(self.name))
             codes[missing] = self.levels.index(self.missing)
         if self.undeclared == REFUSE and np.any(codes == UNDECLARED):
-            raise ValueError(f"column {self.name!r} holds a level that is not declared")
+            raise ValueError(
+                f"column {self.name!r} holds a level that is not declared: add it to levels, or declare "
+                "undeclared='zeros' for none of them"
+            )
         return codes - np.int32(self.drop_first)
 
     def codes(self, batch: Entries) -> LevelCodes:

@@ -125,10 +125,8 @@ class Kind:
         stand_in = estimator.checked_stand_in()
         if getattr(data, "weights", None) is not None:
             estimator._check_takes_weights()
-        asked = inspect.signature(self.ESTIMATOR.plan).parameters
         sizes = data.sizes()
-        missing = [name for name, one in asked.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
-        if set(missing) <= {self.PEOPLE, *sizes}:
+        if {*self._sizes_to_plan()} <= {self.PEOPLE, *sizes}:
             people = {self.PEOPLE: public_size(parameters, data) or _MANY}
             self._planned(stand_in, parameters, people | sizes | {"target": _ANY_ERROR})
 
@@ -136,15 +134,19 @@ class Kind:
         """Return the error to expect, from declarations and other public sizes."""
         stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
         sizes = data.sizes() | dict(given)
-        for name, one in inspect.signature(self.ESTIMATOR.plan).parameters.items():
-            if one.default is one.empty and one.kind is not one.VAR_KEYWORD and name not in sizes:
-                key = "people" if name == self.PEOPLE else name
-                means = explained(name, self.ESTIMATOR.plan.__doc__ or "").removesuffix(".")
-                raise ValueError(
-                    f"[plan] lacks the key {key!r} ({means}), which nothing else in the job tells: a plan looks at no "
-                    "table"
-                )
+        if lacking := [name for name in self._sizes_to_plan() if name not in sizes]:
+            keys = " and ".join(repr("people" if name == self.PEOPLE else name) for name in lacking)
+            means = [explained(name, self.ESTIMATOR.plan.__doc__ or "").removesuffix(".") for name in lacking]
+            raise ValueError(
+                f"[plan] lacks the key{'s' * (len(lacking) > 1)} {keys} ({'; '.join(dict.fromkeys(means))}), which "
+                "nothing else in the job tells: a plan looks at no table"
+            )
         return self._planned(stand_in, parameters, sizes)
+
+    def _sizes_to_plan(self) -> list[str]:
+        """Return the names of the sizes that a plan cannot do without."""
+        asked = inspect.signature(self.ESTIMATOR.plan).parameters
+        return [name for name, one in asked.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
 
     def _planned(self, stand_in: Any, parameters: Mapping[str, Any], sizes: Mapping[str, Any]) -> Plan:
         # Where bounds are to be found, a plan needs numbers in their place.
