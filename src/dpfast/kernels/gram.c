@@ -32,13 +32,18 @@ static inline ptrdiff_t row_bytes(const dpfast_table *table, ptrdiff_t n_columns
     return n_columns * (table->is_float32 ? (ptrdiff_t)sizeof(float) : (ptrdiff_t)sizeof(double));
 }
 
+/* Bytes from the first entry of a row to the last that is read with it, in whole vectors. */
+static inline ptrdiff_t bytes_read(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t width)
+{
+    return row_bytes(table, (n_columns + width - 1) / width * width);
+}
+
 /* The last address at which a row may begin so that what is read of it in whole vectors, zeroed behind its end, is within
  * the table. Loads that skip those entries instead do not overlap when they miss the cache on some processors (Zen 5: a
  * table of 7 columns takes four times as long). */
-static inline const char *last_inside(const dpfast_table *table, ptrdiff_t n_columns, ptrdiff_t width)
+static inline const char *last_inside(const dpfast_table *table, ptrdiff_t n_bytes)
 {
-    ptrdiff_t bytes = row_bytes(table, (n_columns + width - 1) / width * width);
-    return table->end ? table->end - bytes : NULL;
+    return table->end ? table->end - n_bytes : NULL;
 }
 
 /* How many rows ahead to ask for memory, unless that would crowd the cache; none of an absent table. The same for every
@@ -51,13 +56,15 @@ static ptrdiff_t read_ahead(const dpfast_table *table, ptrdiff_t n_columns)
     return ahead < MOST_AHEAD ? ahead : MOST_AHEAD;
 }
 
-static inline void prefetch_row(const dpfast_table *table, ptrdiff_t r, ptrdiff_t n_columns)
+/* Inlined, or GCC takes it for a function without effects and leaves its calls out. A row that others of the table do not
+ * follow may end in a line of its own. */
+static DPFAST_INLINE void prefetch_row(const dpfast_table *table, ptrdiff_t r, ptrdiff_t n_bytes)
 {
     const char *row = row_address(table, r);
-    ptrdiff_t last_byte = row_bytes(table, n_columns) - 1;
-    for (ptrdiff_t offset = 0; offset < last_byte; offset += CACHE_LINE)
+    for (ptrdiff_t offset = 0; offset < n_bytes; offset += CACHE_LINE)
         __builtin_prefetch(row + offset);
-    __builtin_prefetch(row + last_byte);
+    if (table->rows)
+        __builtin_prefetch(row + n_bytes - 1);
 }
 
 /* Baseline: pairs of doubles, SSE2 on x86-64 and NEON on AArch64. */

@@ -117,12 +117,13 @@ static TARGET int LEVEL(pack_rows)(const dpfast_table *x, const dpfast_row_grid 
                                    const dpfast_beside *beside, double *rounded, const dpfast_pack *pack)
 {
     ptrdiff_t x_ahead = read_ahead(x, x_grid->n_columns), y_ahead = read_ahead(y, y_grid->n_columns);
-    const char *x_inside = last_inside(x, x_grid->n_columns, WIDTH), *y_inside = last_inside(y, y_grid->n_columns, WIDTH);
+    ptrdiff_t x_bytes = bytes_read(x, x_grid->n_columns, WIDTH), y_bytes = bytes_read(y, y_grid->n_columns, WIDTH);
+    const char *x_inside = last_inside(x, x_bytes), *y_inside = last_inside(y, y_bytes);
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         if (r + x_ahead < n_available)
-            prefetch_row(x, r + x_ahead, x_grid->n_columns);
+            prefetch_row(x, r + x_ahead, x_bytes);
         if (r + y_ahead < n_available)
-            prefetch_row(y, r + y_ahead, y_grid->n_columns);
+            prefetch_row(y, r + y_ahead, y_bytes);
         if (beside) {
             const char *row = row_address(x, r);
             double squared = LEVEL(round_row)(row, x_grid->n_columns, x->is_float32, row <= x_inside, x_grid->scale,
