@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray, IntArray
+from dpfast._threads import single_threaded_blas
 from dpfast.kernels.columns import CodeLayout
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics.rows import CodedTables, RowMap
@@ -123,8 +124,11 @@ class PairTables(NamedTuple):
         theta, whitening = weights[:, :n_outcomes], weights[:, first : first + n_products]
         scales = np.repeat([2.0**_NUMBER_BITS, 1.0], [n_numbers, sum(sizes)])
         integers, exponents = _integers(whitening, scales)
-        # Exact, as sums of integers of up to 53 bits are in any order.
-        products = np.ldexp(integers @ integers.T, -np.add.outer(exponents, exponents))
+        # Exact, as sums of integers of up to 53 bits are in any order. Threads of BLAS would spin beside the pass over
+        # the rows that follows.
+        with single_threaded_blas():
+            products = integers @ integers.T
+        products = np.ldexp(products, -np.add.outer(exponents, exponents))
         own = np.diag(products)
         lengths = np.sqrt(own) * scales
         of_numbers, *of_slots = np.split(lengths, n_numbers + np.cumsum([0, *sizes[:-1]]))
