@@ -91,13 +91,14 @@ def test_residual_steps_release_the_residual_variance():
     known = model.summary(residual_std=model.residual_std_)
     assert np.all(model.summary()["std_error"] > known["std_error"])
     pd.testing.assert_frame_equal(model.summary(), known, rtol=0.01, atol=1e-3)
-    assert model.releases_[-1].name.endswith("squares of residuals")
+    assert any(release.name.endswith("squares of residuals") for release in model.releases_)
 
 
 def test_the_clip_of_the_last_residuals_is_undone():
     x, y, _ = table(1_000)
     model = ridge(random_state=2).fit(x, y)
-    square = model.releases_[-1].values["sum"] / 1_000
+    (squares,) = [release for release in model.releases_ if release.name.endswith("squares of residuals")]
+    square = squares.values["sum"] / 1_000
     assert np.all(model.residual_std_**2 > 1.2 * square)
 
 
@@ -171,6 +172,23 @@ def test_limits_in_natural_units_cover():
         low, high = model.summary()[["low", "high"]].loc[1]
         covered += low < 4.0 < high
     assert covered >= 84
+
+
+# Of 40 limits that hold in 90% of fits, fewer than 28 do in one of 5,000 runs. They held in 18 when most of the bias of
+# clipping was taken to be what is seen of it.
+@pytest.mark.slow
+def test_limits_of_few_people_with_skewed_residuals_cover():
+    rng = np.random.default_rng(4)
+    n, covered = 10_000, 0
+    box = (np.array([-5.0, -5.0, 0.0, 0.0]), np.array([5.0, 5.0, 1.0, 1.0]))
+    for _ in range(40):
+        x = np.column_stack([rng.normal(size=(n, 2)).clip(-5.0, 5.0), rng.random((n, 2)) < (0.02, 0.4)])
+        spread = 1.0 + 1.5 * x[:, 2]
+        y = x @ [0.5, -0.3, 1.5, 0.4] + spread * (rng.gamma(2.0, 0.7, size=n) - 1.4)
+        model = ridge(3.0, bound_x=None, bound_y=40.0, box_x=box, fit_intercept=True, refine="auto", random_state=None)
+        low, high = model.fit(x, y).summary()[["low", "high"]].loc[2]
+        covered += low < 1.5 < high
+    assert covered >= 28
 
 
 @pytest.mark.parametrize("refine", [0, 1])

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Found
-from dpfast.solvers.clipping_bias import FEWER, Excess, Tail, _posterior, corrected, corrected_about, tail
+from dpfast.solvers.clipping_bias import FEWER, Excess, Few, Tail, _posterior, corrected, corrected_about, hidden, tail
 
 EDGES = np.exp2(np.arange(-20, 13) / 2.0)
 N = 10_000.0
@@ -56,6 +56,13 @@ def coordinates(features, constant, noise=1.0):
     )
 
 
+def nobody(coordinates, outcomes):
+    """No column of few people."""
+    features, size = len(coordinates.whitening), len(coordinates.xx)
+    nothing = np.zeros((outcomes, features))
+    return Few(np.eye(features, size), nothing, nothing, np.zeros(features))
+
+
 def found_at(theta, deviation=1e-3):
     size = len(theta)
     return Found(theta, deviation**2 * np.eye(size), np.zeros((size, size)), np.eye(size))
@@ -68,14 +75,14 @@ def test_a_bias_far_above_the_noise_is_taken_off(constant, outcomes, features):
     rng = np.random.default_rng(1)
     theta = rng.normal(size=(features + constant, outcomes))
     bias = 0.3 * theta
-    measured = excess(N * bias, 1e-4 * N)
-    told = corrected(found_at(theta), coordinates(features, constant), measured, (theta + bias)[-1], 1e-8)
+    measured, here = excess(N * bias, 1e-4 * N), coordinates(features, constant)
+    told = corrected(found_at(theta), here, measured, (theta + bias)[-1], 1e-8, nobody(here, outcomes))
     np.testing.assert_allclose(told.theta, theta + bias, atol=3e-3)
     assert told.covariance.shape == (outcomes, features + constant, features + constant)
     assert np.abs(told.covariance).max() < 1e-5
     # What is extrapolated counts as uncertain.
     measured = excess(N * bias, 1e-4 * N, factor=1.2)
-    more = corrected(found_at(theta), coordinates(features, constant), measured, theta[-1], 1e8)
+    more = corrected(found_at(theta), here, measured, theta[-1], 1e8, nobody(here, outcomes))
     lead = theta[:features, 0]
     assert np.trace(more.covariance[0]) > 100.0 * np.trace(told.covariance[0])
     assert (more.theta - theta)[:features, 0] @ lead > 1.1 * (told.theta - theta)[:features, 0] @ lead
@@ -85,11 +92,12 @@ def test_a_bias_far_above_the_noise_is_taken_off(constant, outcomes, features):
 def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
     rng = np.random.default_rng(2)
     errors, allowed = [], []
-    theta = rng.normal(size=(5 + constant, 1))
+    theta, here = rng.normal(size=(5 + constant, 1)), coordinates(5, constant)
     for _ in range(200):
         total = 1e-2 * N * rng.normal(size=theta.shape)
         level = theta[-1] + 1e-2 * rng.normal(size=1)
-        told = corrected(found_at(theta), coordinates(5, constant), excess(total, 1e-2 * N, mean=0.1), level, 1e-4)
+        measured = excess(total, 1e-2 * N, mean=0.1)
+        told = corrected(found_at(theta), here, measured, level, 1e-4, nobody(here, 1))
         errors.append(np.sum((told.theta - theta) ** 2))
         allowed.append(np.trace(told.covariance[0]))
     noise = 1e-4 * len(theta)
@@ -106,8 +114,10 @@ def test_a_constant_may_lie_in_any_direction(deviation):
     plain = coordinates(4, constant=False)
     last = replace(plain, constant=True)
     seen = np.zeros((4, 2)) if deviation is None else total
-    expected = corrected(found_at(theta), last, excess(seen, deviation, 1.5), theta[-1], None)
-    found = corrected_about(3.0 * turned[:, -1], found_at(turned @ theta), plain, excess(turned @ seen, deviation, 1.5))
+    few = Few(rng.normal(size=(2, 4)), *rng.normal(0.0, 0.1, (2, 2, 2)) ** 2, rng.uniform(size=2))
+    expected = corrected(found_at(theta), last, excess(seen, deviation, 1.5), theta[-1], None, few)
+    there = found_at(turned @ theta), plain, excess(turned @ seen, deviation, 1.5)
+    found = corrected_about(3.0 * turned[:, -1], *there, few._replace(directions=few.directions @ turned.T))
     np.testing.assert_allclose(turned[:, -1] @ found.theta, expected.theta[-1], atol=1e-9)
     np.testing.assert_allclose(found.center, turned @ expected.center, atol=1e-9)
     scale = np.max(np.abs(expected.covariance))
@@ -116,7 +126,7 @@ def test_a_constant_may_lie_in_any_direction(deviation):
 
 def test_a_bias_of_which_nothing_is_seen_is_as_uncertain_as_a_priori():
     """With probability .15 there is none; its squares are as likely as each other."""
-    _, covariance = _posterior(np.zeros(3), np.full(3, 1e4), 2, 1.0, np.zeros(4), 1.0)
+    _, covariance = _posterior(np.zeros(3), np.full(3, 1e4), np.zeros((3, 3)), 2, 1.0, np.zeros(4), 1.0)
     assert covariance[0, 0] == pytest.approx(0.85 * np.mean(np.exp2([-6.0, -4.0, -2.0, 0.0])), rel=1e-3)
 
 
@@ -125,15 +135,14 @@ def test_posterior_limits_hold_nine_times_in_ten_for_biases_about_as_assumed(ske
     rng = np.random.default_rng(3)
     theta = np.append(rng.normal(size=4), 1.5)[:, None]
     own = theta[:4, 0] / np.linalg.norm(theta[:4])
-    inside = []
+    here, inside = coordinates(4, True), []
     for _ in range(300):
         size = skew * rng.choice([0.25, 0.5, 1.0]) * rng.normal() / math.sqrt(5)
         bias = np.append(abs(size) * rng.choice([0.0, 0.5, 1.0]) * own, size)
         noisy = bias + 0.01 * rng.normal(size=5)
         level = theta[-1] + size + 3e-3 * rng.normal(size=1)
-        told = corrected(
-            found_at(theta), coordinates(4, True), excess(N * noisy[:, None], 0.01 * N, mean=skew), level, 9e-6
-        )
+        measured = excess(N * noisy[:, None], 0.01 * N, mean=skew)
+        told = corrected(found_at(theta), here, measured, level, 9e-6, nobody(here, 1))
         for direction in (np.eye(5)[-1], np.append(own, 0.0)):
             off = direction @ (told.center[:, 0] - theta[:, 0] - bias)
             inside.append(off**2 <= 1.96**2 * direction @ told.covariance[0] @ direction + 1e-12)
@@ -157,7 +166,7 @@ def test_clipped_steps_on_skewed_outcomes_end_at_least_squares():
     cut = x.T @ (r * (np.minimum(1.0, told.clip / sizes) - np.minimum(1.0, clip / sizes)))
     here = replace(coordinates(2, True), xx=x.T @ x)
     measured = Excess(cut[:, None], 20.0, told)
-    better = corrected(found_at(theta[:, None]), here, measured, exact[-1:], 1e9).theta[:, 0]
+    better = corrected(found_at(theta[:, None]), here, measured, exact[-1:], 1e9, nobody(here, 1)).theta[:, 0]
     assert np.abs(theta - exact).max() > 0.1
     assert np.abs(better - exact).max() < 0.25 * np.abs(theta - exact).max()
 
@@ -168,3 +177,38 @@ def test_the_ridge_of_the_final_estimate_keeps_directions_below_the_noise_where_
     assert inverse[0, 0] == pytest.approx(1e-4, rel=0.01)
     assert 0.0 < inverse[1, 1] <= 1.0 / (2.0 * 10.0 * math.sqrt(2.0)) * (1.0 + 1e-12)
     assert descent.inverse(inverse)[1, 1] > 0.0
+
+
+def test_a_second_clip_is_at_most_half_as_far_again_for_few_people():
+    own, none = (tail(counted(1.0), 10.0, EDGES, 5.0, 0.05, 1e6, far) for far in (1e9, 0.0))
+    nearer = tail(counted(1.0), 10.0, EDGES, 5.0, 0.05, 1e6, 1.2 * none.clip)
+    assert own.clip == pytest.approx(1.5 * none.clip)
+    assert nearer.clip == pytest.approx(1.2 * none.clip)
+    assert own.mean == none.mean
+    assert 1.0 < own.factor < nearer.factor < none.factor
+
+
+def test_less_of_a_bias_is_beyond_a_clip_that_is_farther_out():
+    parts = hidden(np.array([0.5, 2.0, 4.0, 6.0, 1e9]))
+    assert parts[:2].tolist() == [1.0, 1.0]
+    assert np.all(np.diff(parts[1:]) < 0.0)
+    assert parts[-1] == 0.0
+
+
+@pytest.mark.parametrize("unseen", [0.0, 0.5, 1.0])
+def test_limits_of_a_coefficient_of_few_people_hold_the_bias_that_is_not_seen(unseen):
+    """Biases as they are expected a priori: 87% of limits of 95% are less than seven deviations of a binomial law."""
+    rng = np.random.default_rng(5)
+    here, theta = coordinates(4, True), np.array([0.3, -0.2, 0.1, 0.0, 1.0])[:, None]
+    few, inside, known = nobody(here, 1), [], []
+    few.deviation[0, 3], few.mean[0, 3], few.hidden[3] = 0.05, 0.05, unseen
+    for _ in range(1_000):
+        bias = np.array([0.0, 0.0, 0.0, 0.05 + 0.05 * rng.normal(), 0.0])
+        seen = bias * (1.0 - unseen) + 0.01 * rng.normal(size=5)
+        seen[3] += 0.5 * unseen * 0.05 * rng.normal()
+        told = corrected(found_at(theta), here, excess(N * seen[:, None], 0.01 * N, mean=1e-3), theta[-1], 1e-6, few)
+        off = told.center[3, 0] - theta[3, 0] - bias[3]
+        inside.append(abs(off) <= 1.96 * math.sqrt(told.covariance[0, 3, 3]))
+        known.append(told.covariance[0, 3, 3])
+    assert np.mean(inside) > 0.87
+    assert (0.02 < math.sqrt(np.mean(known)) < 0.06) == (unseen > 0.0)

@@ -27,7 +27,7 @@ from dpfast.releases.people import (
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
 from dpfast.solvers.bounds import last_bin
-from dpfast.solvers.clipping_bias import Excess, corrected, corrected_about, tail
+from dpfast.solvers.clipping_bias import Excess, Few, corrected, corrected_about, hidden, tail
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.ridge import RidgeSolution
 from dpfast.statistics import rounded_bound
@@ -42,10 +42,13 @@ if TYPE_CHECKING:
 _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
-#: By how much the variance of a rare group's residuals may exceed that of all.
-_UNLIKE = 1.5
+#: By how much the variance of a rare group's residuals may exceed that of all; and more so, the more these are skewed.
+_UNLIKE, _UNLIKE_OF_SKEWED = 1.5, 5.0
 #: Mean and deviation of how much the clip moves a rare group, over how much it would if all clipped were in the group.
-_OF_FEW = 0.25, 0.25
+_OF_FEW = 0.6, 0.6
+#: How rare a column is from which its people's parts have a second clip of their own; this clip, in deviations of a
+#: residual; and the noise in their coefficient up to which it pays, in these deviations.
+_RARE, _FARTHEST, _PAYS = 0.6, 6.0, 0.25
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -80,6 +83,8 @@ class Level(NamedTuple):
     variance: float | FloatArray | None = None
     #: Covariance of coefficients and constant from what may be left of the bias of clipping, each outcome's.
     bias: FloatArray | None = None
+    #: By how much the variance of residuals may be larger where a rare column is not 0, (d,).
+    unlike: FloatArray | float = _UNLIKE
 
 
 class Counted(NamedTuple):
@@ -136,9 +141,13 @@ class Fit:
         descent_of = coordinates, step, how, Position.start(theta), share
         position, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.found(position, how, curved)
-        found, excess = yield from self._excess(parts.excess, found, coordinates, step, clip, share)
+        found = found._replace(theta=self._kept(coordinates.as_summed(found.theta, *mechanism.units)) * found.theta)
         level, residuals = yield from self._last(parts, found, coordinates)
-        theta, found, level = self._corrected(found, coordinates, excess, level)
+        far = self._far(parts.excess, coordinates, residuals)
+        excess = yield from self._excess(parts.excess, found, coordinates, step, clip, share, far)
+        few, unlike = self._expected_of_few(found, coordinates, excess, level, residuals)
+        theta, found, level = self._corrected(found, coordinates, excess, level, few)
+        level = level._replace(unlike=unlike)
         solved = self._solved(found._replace(theta=theta), coordinates)
 
         def told() -> Regression:
@@ -278,19 +287,19 @@ class Fit:
         step: ResidualStep,
         clipped: Clipped,
         share: float,
-    ) -> Generator[Query, Release, tuple[descent.Found, Excess]]:
+        far: float,
+    ) -> Generator[Query, Release, Excess]:
         """Release what exceeds the clip of steps in people's parts, up to a larger clip, in units, if there is a part.
 
         Of people with several rows the parts are released as they are: at the steps' end those within the clip cancel.
         """
         mechanism, own = self.mechanism, self.mechanism.units
-        found = found._replace(theta=self._kept(coordinates.as_summed(found.theta, *own)) * found.theta)
         assert clipped.counted is not None
         counts, sizes, deviation = clipped.counted
-        of_tail = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people)
+        of_tail = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people, far)
         clip, unit = of_tail.clip, own.outcomes
         if part is None:
-            return found, Excess(np.zeros_like(found.theta), None, of_tail._replace(mean=of_tail.mean / unit))
+            return Excess(np.zeros_like(found.theta), None, of_tail._replace(mean=of_tail.mean / unit))
         beyond = clipped.clip if mechanism.max_rows is None else 0.0
         step = step.at(coordinates.as_summed(found.theta, *own), beyond)
         clip -= beyond
@@ -298,35 +307,82 @@ class Fit:
         sums = NoisySum.calibrate(part, bound, found.theta.shape, unit=mechanism._unit)
         released = yield Query("excess of residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
         of_tail = of_tail._replace(mean=of_tail.mean / unit)
-        return found, Excess(released.values["sum"] / unit, sums.deviation / unit, of_tail)
+        return Excess(released.values["sum"] / unit, sums.deviation / unit, of_tail)
+
+    def _far(self, part: Privacy | None, coordinates: Coordinates, residuals: Residuals | None) -> float:
+        """Return a clip beyond which parts of people with rare columns seldom are, if noise hides none then."""
+        if part is None or residuals is None:
+            return 0.0
+        deviation = NoisySum.calibrate(part, 1.0, (1,), unit=self.mechanism._unit).deviation
+        few, rareness = self._few(coordinates)
+        pays = (rareness > _RARE) & (_FARTHEST * deviation < _PAYS * self.rows * few)
+        return _FARTHEST * float(np.max(self._parts_of_few(coordinates, residuals)[pays], initial=0.0))
+
+    def _parts_of_few(self, coordinates: Coordinates, residuals: Residuals) -> FloatArray:
+        """Return the part of a step that a usual residual is in the mean row of people with a rare column."""
+        products, squares, _, _ = self._about_means(coordinates)
+        moved = np.linalg.norm(coordinates.whitening @ products, axis=0)
+        lengths = np.maximum(moved, _SMALL) / np.sqrt(self.rows * squares * self._few(coordinates)[0])
+        found: FloatArray = math.sqrt(float(np.sum(residuals.variance))) * lengths
+        return found
+
+    def _expected_of_few(
+        self,
+        found: descent.Found,
+        coordinates: Coordinates,
+        excess: Excess,
+        level: Level,
+        residuals: Residuals | None,
+    ) -> tuple[Few, FloatArray]:
+        """Return how clipping may bias coefficients of rare columns, the rarest first, and `Level.unlike`.
+
+        If all that are clipped were among a column's people, it would be moved by 1/sqrt(share) of the constant; not by
+        more than a deviation of residuals.
+        """
+        directions = np.zeros((self.mechanism.shape[0], len(coordinates.xx)))
+        directions[:, : len(directions)] = descent.inverse(coordinates.whitening)
+        moved = np.zeros((self.mechanism.shape[1], len(directions)))
+        seen, (few, rareness) = np.zeros(len(directions)), self._few(coordinates)
+        unlike, (_, squares, means, weights) = np.full(len(directions), _UNLIKE), self._about_means(coordinates)
+        off: FloatArray | None = None
+        if self.mechanism.fit_intercept:
+            assert isinstance(level.variance, float)
+            off = level.mean - found.theta[-1]
+            noise: FloatArray | float = level.variance + float(found.covariance[-1, -1])
+        elif self.mechanism.has_constant:
+            none, last = (
+                Few(directions, moved, moved, seen),
+                coordinates.whitening[:, -1] * math.sqrt(weights / self.rows),
+            )
+            _, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, none)
+            off, noise = last @ (center - found.theta), bias @ last @ last
+        if off is not None:
+            moved = np.sqrt(off**2 + noise)[:, None] / np.sqrt(few * np.maximum(few, excess.tail.share))
+            if residuals is not None:
+                scales = np.sqrt(residuals.variance)[:, None] / self.mechanism.units.outcomes
+                moved = np.minimum(moved, scales)
+                unlike += _UNLIKE_OF_SKEWED * np.max(moved / scales, axis=0)
+            # Of columns from -1 to 1, of variance 4 f (1 - f), in units.
+            moved *= np.sqrt(few * rareness * self.rows / squares) * np.outer(np.sign(off), -np.sign(means))
+        if excess.deviation is not None and residuals is not None:
+            seen = 1.0 - hidden(excess.tail.clip / self._parts_of_few(coordinates, residuals))
+            # The ridge against the noise in X'X leaves so much of that.
+            reached = coordinates.ridged_inverse() @ coordinates.resolved()
+            seen *= np.einsum("ij,jk,ik->i", directions, reached, directions) / np.sum(directions**2, axis=1)
+        order = np.argsort(-rareness, kind="stable")
+        moved = moved[:, order]
+        return Few(directions[order], _OF_FEW[0] * moved, _OF_FEW[1] * np.abs(moved), 1.0 - seen[order]), unlike
 
     def _corrected(
-        self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level
+        self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level, few: Few
     ) -> tuple[FloatArray, descent.Found, Level]:
         """Return coefficients, what they are expected to be, and constants without the bias of clipping."""
         assert isinstance(level.variance, float)
-        back = descent.inverse(coordinates.whitening.T)
         if self.mechanism.has_constant:
-            theta, center, bias = corrected_about(back[:, -1], found, coordinates, excess)
+            theta, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, few)
         else:
-            theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance)
-        if not (self.mechanism.fit_intercept or self.mechanism.has_constant):
-            return theta, found._replace(theta=center), level._replace(bias=bias)
-        # Residuals of few people are clipped much more, as their rows are long: most is beyond the second clip, too.
-        # If all that are clipped were among a column's few people, it would be moved by 1/sqrt(share) of the constant.
-        xx, features = coordinates.of_features, len(back)
-        few, rareness = self._few(coordinates, xx)
-        spread, mean, rows = np.diag(xx), coordinates.center, self.rows
-        of_constant = center[-1] - found.theta[-1]
-        if self.mechanism.has_constant:
-            spread, mean, rows = _about_constant(xx)
-            of_constant = coordinates.whitening[:, -1] @ (center - found.theta)
-        moved = np.sqrt(rows / (spread * np.maximum(few, excess.tail.share)))
-        moved = np.outer(-np.sign(mean) * moved, of_constant)
-        center[:features] += back @ ((_OF_FEW[0] * np.sqrt(rareness))[:, None] * moved)
-        missed = (_OF_FEW[1] ** 2 * rareness)[:, None] * moved**2
-        bias[:, :features, :features] += np.einsum("ij,jl,kj->lik", back, missed, back)
-        if self.mechanism.has_constant:
+            theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance, few)
+        if not self.mechanism.fit_intercept:
             return theta, found._replace(theta=center), level._replace(bias=bias)
         own = self.mechanism.units.outcomes
         mean = held(center[-1], 4.0 * self.mechanism.radii[1] / own)
@@ -440,7 +496,7 @@ class Fit:
         forth = descent.inverse(back)
         xx = coordinates.of_features
         # Few people may have residuals of a variance of their own.
-        unlike = np.sqrt(1.0 + _UNLIKE * self._few(coordinates, xx)[1])
+        unlike = np.sqrt(1.0 + level.unlike * self._few(coordinates)[1])
         noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
@@ -464,20 +520,31 @@ class Fit:
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)
 
-    def _few(self, coordinates: Coordinates, xx: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _about_means(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+        """Return sums of rows times columns about their means, squares of these, the means, and the number of people.
+
+        If the last feature is a constant, means are in units of it, and so is the sum of weights in place of a number.
+        """
+        xx = coordinates.of_features
+        if not self.mechanism.has_constant:
+            return xx, np.diag(xx), coordinates.center, self.rows
+        weights = float(xx[-1, -1])
+        means = np.append(xx[:-1, -1] / weights, 0.0)
+        squares = np.maximum(np.diag(xx) - weights * means**2, _SMALL * np.diag(xx))
+        return xx - np.outer(xx[:, -1], means), squares, means, weights
+
+    def _few(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray]:
         """Return which share of the people columns may be of, and how much: 1 where the others are at an end of it."""
         row_map, own = self.mechanism.row_map, self.mechanism.units.rows
+        _, squares, means, weights = self._about_means(coordinates)
         if row_map.low is None or row_map.scale is None:
-            return np.ones(len(xx)), np.zeros(len(xx))
-        variances, center = np.diag(xx) * own**2 / self.rows, own * coordinates.center
-        if self.mechanism.has_constant:
-            variances, center, rows = _about_constant(xx)
-            variances = variances / rows
-        squares = np.minimum(center**2, 1.0)
-        spread = np.maximum(1.0 - squares, 1.0 / self.rows)
-        at_ends = np.minimum(variances / spread, 1.0)
+            return np.ones(len(means)), np.zeros(len(means))
+        unit = 1.0 if self.mechanism.has_constant else own
+        at_means = np.minimum((unit * means) ** 2, 1.0)
+        spread = np.maximum(1.0 - at_means, 1.0 / self.rows)
+        at_ends = np.minimum(squares * unit**2 / (weights * spread), 1.0)
         # Of an indicator, -1 or 1, that a share f has: the variance is 4 f (1 - f).
-        return spread / 4.0, squares * at_ends**2
+        return spread / 4.0, at_means * at_ends**2
 
     def _told_of_constant(
         self,
@@ -613,11 +680,10 @@ class Parts(NamedTuple):
     excess: Privacy | None
 
 
-def _about_constant(xx: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Return sums of squares about means, means, and the sum of weights, in units of the last feature, a constant."""
-    rows = float(xx[-1, -1])
-    means = np.append(xx[:-1, -1] / rows, 0.0)
-    return np.maximum(np.diag(xx) - rows * means**2, _SMALL * np.diag(xx)), means, rows
+def _of_constant(coordinates: Coordinates) -> FloatArray:
+    """Return where the coefficient of the last feature, a constant, is."""
+    found: FloatArray = descent.inverse(coordinates.whitening.T)[:, -1]
+    return found
 
 
 def _bins_below(largest: float) -> HalfOctaves:

@@ -12,10 +12,11 @@ shares), in this order:
    and the length above which a row and its outcomes have less weight; *moments of whitened rows* are X'X once more.
 5. *Sizes of residuals*, and *residuals*: in every step whitened rows times the residuals of their outcomes under the
    coefficients so far, each person's part clipped. Beside them, in the same noise, is the number of people clipped.
-6. *Excess of residuals*, where X'X was released and people show more than noise: whitened rows times what exceeds the
-   clip of the steps, up to a larger clip. It gives the bias of clipping.
-7. *Last residuals*: their sizes; their mean, if there is an intercept; and their squares, if a row is a person, for
+6. *Last residuals*: their sizes; their mean, if there is an intercept; and their squares, if a row is a person, for
    the sampling error of coefficients.
+7. *Excess of residuals*, where X'X was released and people show more than noise: whitened rows times what exceeds the
+   clip of the steps, up to a larger clip, which follows from the squares if columns are rare. It gives the bias of
+   clipping.
 
 Every map, radius, clip and coefficient is a function of earlier releases and public numbers, fixed before the data are
 read again, and every release is calibrated for its part as if it were alone. Whatever was released before, one person

@@ -13,6 +13,12 @@ times rows (Brillinger 1982). The multiple follows from the growth of the excess
 Other directions have a prior of a part of that size, and rarely a multiple, for rows of other laws. Without a release
 of the excess the prior and the constant alone say what the bias may be.
 
+Rows of few people, who alone have a column, are long: of a share f of the people, f^(-1/2) times as long as others in
+whitened coordinates. So nearly all of their residuals may be clipped. The column's coefficient has a further prior. Its
+mean has the sign of the constant's bias. If both clips are short, most of this bias is beyond the second one too, where
+nothing is seen of it: what is measured is then a part of the bias, known a priori, and tells as much less. The second
+clip is farther out if such coefficients can be known.
+
 Limits are about the posterior mean, with the posterior covariance. Estimates are moved by it in directions in which the
 measured bias is above its noise: elsewhere a correction is as likely to harm.
 
@@ -41,6 +47,8 @@ from dpfast.solvers.averaged_descent import Coordinates, Found
 
 # The share of people beyond the second clip, over that beyond the first.
 FEWER = 1.0 / 8.0
+# How much farther out the second clip may be for rows of few people: noise in all coefficients grows with it.
+_FARTHER = 1.5
 # Spreads of logarithms of sizes that are tried, and the prior of their logarithm; and how many people, over those
 # aimed at, may be beyond the first clip.
 _SPREADS, _USUAL_SPREAD, _UNSURE, _BEYOND = np.geomspace(0.4, 2.0, 60), 1.1, 0.4, (0.3, 1.5)
@@ -58,6 +66,9 @@ _ALONG, _APART, _OTHERS = np.array([0.0, 0.8, 1.6, 2.4]), 0.2, np.array([0.0, 0.
 _WEIGHTS = np.array([0.33, 0.33, 0.33, 0.01])
 # The largest signal, over the level; part of coefficients that is lost; growth less 1; and multiple.
 _LARGEST_SIGNAL, _MOST_LOST, _MOST_GROWTH, _STEEPEST = 0.6, 0.6, 4.0, 2.0
+# Up to so many residual deviations in a mean row of few people, all of their bias is beyond a clip; how many more take
+# it down by a factor of e; and how unsure that part is, over it.
+_ALL_HIDDEN, _BY_E, _HIDDEN_UNSURE = 2.0, 2.0, 0.5
 # What is not measured is known so much worse than its size; and squares of measured biases over noise, by chance.
 _UNSEEN, _CHANCE = 1e3, 2.0
 
@@ -74,10 +85,13 @@ class Tail(NamedTuple):
     share: float
 
 
-def tail(counts: FloatArray, deviation: float, edges: FloatArray, clip: float, share: float, people: float) -> Tail:
+def tail(
+    counts: FloatArray, deviation: float, edges: FloatArray, clip: float, share: float, people: float, far: float = 0.0
+) -> Tail:
     """Fit the sizes of parts beyond a clip that a share of the people exceed.
 
-    `counts[i]`, with noise, is of sizes from `edges[i]` to the next one, the last of all beyond.
+    `counts[i]`, with noise, is of sizes from `edges[i]` to the next one, the last of all beyond. The second clip is
+    `far` at least.
     """
     # Whatever was drawn, and for however few: numbers stay in range.
     share, deviation = max(share, _LEAST_SHARE), max(deviation, _LEAST_NOISE)
@@ -93,6 +107,8 @@ def tail(counts: FloatArray, deviation: float, edges: FloatArray, clip: float, s
     misfits += (np.log(_SPREADS / _USUAL_SPREAD) / _UNSURE) ** 2
     weights = np.exp(-0.5 * (misfits - np.min(misfits)))
     spread = math.exp(float(np.log(_SPREADS) @ weights) / float(np.sum(weights)))
+    usual = math.exp(spread * float(quantiles[1] - quantiles[0]))
+    quantiles[1] += math.log(min(max(far / (clip * usual), 1.0), _FARTHER)) / spread
     ratios = np.exp(spread * (quantiles - quantiles[0]))
     # E (z - c)+ of a lognormal z, over the first c: as the price of an option.
     mean = math.exp(spread**2 / 2.0 - spread * quantiles[0])
@@ -110,6 +126,33 @@ class Excess(NamedTuple):
     tail: Tail
 
 
+def hidden(clips: FloatArray) -> FloatArray:
+    """Return which part of few people's bias is beyond clips, over the deviation of a residual in their mean row."""
+    found: FloatArray = np.exp(np.minimum((_ALL_HIDDEN - clips) / _BY_E, 0.0))
+    return found
+
+
+class Few(NamedTuple):
+    """Biases of the coefficients of columns that few people have, d, as they are expected a priori."""
+
+    #: Where a coefficient of 1 is, (d, k), and how large the bias is for each outcome, (l, d).
+    directions: FloatArray
+    mean: FloatArray
+    deviation: FloatArray
+    #: Which part of a bias is not seen, (d,).
+    hidden: FloatArray
+
+    def seen_and_sought(self, outcome: int, basis: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means of what is measured and of the bias, (2, k), and variances, with covariances between these.
+
+        Parts of one bias in several directions are taken as independent.
+        """
+        turned, seen = self.directions @ basis, 1.0 - self.hidden
+        means = np.array([self.mean[outcome] * seen, self.mean[outcome]]) @ turned
+        variances = np.array([seen**2 + (_HIDDEN_UNSURE * self.hidden) ** 2, seen, np.ones(len(seen))])
+        return means, (variances * self.deviation[outcome] ** 2) @ turned**2
+
+
 class Corrected(NamedTuple):
     """Coefficients (k, l) without the bias of clipping, and what they are expected to be, with covariance (l, k, k)."""
 
@@ -119,7 +162,12 @@ class Corrected(NamedTuple):
 
 
 def corrected(
-    found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float | None
+    found: Found,
+    coordinates: Coordinates,
+    excess: Excess,
+    level: FloatArray,
+    level_variance: float | None,
+    few: Few,
 ) -> Corrected:
     """Find the expected bias of each outcome's coefficients; `level` is another estimate of a constant, if it has one.
 
@@ -135,7 +183,8 @@ def corrected(
         noise = _UNSEEN**2 * max(largest, level_variance or 0.0, _TINY) * np.eye(size)
     theta, centers, covariances = found.theta.copy(), found.theta.copy(), []
     for outcome, own in enumerate(found.theta.T):
-        basis = _basis(own, constant=constant)
+        basis = _basis(own, (few.deviation[outcome][:, None] * few.directions).T, constant=constant)
+        means, of_few = few.seen_and_sought(outcome, basis)
         bias, variances = basis.T @ seen[:, outcome], np.einsum("ij,ik,kj->j", basis, noise, basis)
         measured = bias**2 / np.maximum(variances, _TINY)
         along = _ALONG * _LARGEST_SIGNAL * of_tail.growth
@@ -145,17 +194,21 @@ def corrected(
                 bias[0] = (bias[0] * other + (level[outcome] - own[-1]) * variances[0]) / (other + variances[0])
                 variances[0] *= other / (other + variances[0])
             along = _along(own, found.covariance, float(level[outcome]), float(bias[0]), of_tail.growth)
-        mean, covariance = _posterior(bias, variances, 1 + constant, largest, along, of_tail.growth)
+        prior = of_few, 1 + constant, largest, along, of_tail.growth
+        mean, covariance = _posterior(bias - means[0], variances, *prior)
+        mean += means[1]
         covariance += (_UNCERTAIN * (1.0 - 1.0 / of_tail.factor)) ** 2 * np.outer(mean, mean)
         centers[:, outcome] += basis @ mean
         kept = special.expit(measured - _CHANCE)
         kept[:constant] = 1.0
-        theta[:, outcome] += basis @ (kept * mean)
+        theta[:, outcome] += basis @ (kept * (_posterior(bias, variances, *prior)[0] if np.any(means) else mean))
         covariances.append(basis @ covariance @ basis.T)
     return Corrected(theta, centers, np.array(covariances))
 
 
-def corrected_about(constant: FloatArray, found: Found, coordinates: Coordinates, excess: Excess) -> Corrected:
+def corrected_about(
+    constant: FloatArray, found: Found, coordinates: Coordinates, excess: Excess, few: Few
+) -> Corrected:
     """Find it where a direction of the coefficients, and no coordinate, is that of a constant."""
     columns = np.column_stack([constant, np.eye(len(constant))])
     turned = np.asarray(linalg.qr(columns, mode="economic")[0], np.float64)[:, ::-1]
@@ -166,6 +219,7 @@ def corrected_about(constant: FloatArray, found: Found, coordinates: Coordinates
         excess._replace(total=turned.T @ excess.total),
         turned[:, -1] @ found.theta,
         None,
+        few._replace(directions=few.directions @ turned),
     )
     return Corrected(turned @ theta, turned @ center, turned @ covariance @ turned.T)
 
@@ -181,24 +235,34 @@ def _along(own: FloatArray, covariance: FloatArray, level: float, bias: float, g
     return np.asarray(math.copysign(1.0, bias) * np.minimum(growth * steepness * _ALONG / (1.0 - lost), _STEEPEST))
 
 
-def _basis(own: FloatArray, *, constant: bool) -> FloatArray:
-    """Return orthonormal columns: the constant, if there is one; the coefficients; others."""
+def _basis(own: FloatArray, few: FloatArray, *, constant: bool) -> FloatArray:
+    """Return orthonormal columns: the constant, if there is one; the coefficients; those of few people; others."""
     size = len(own)
     leading = [np.eye(size)[-1]] if constant else []
     leading.append(own * (np.arange(size) < size - constant))
-    basis = np.asarray(linalg.qr(np.column_stack([*leading, np.eye(size)]), mode="economic")[0], np.float64)
+    basis = np.asarray(linalg.qr(np.column_stack([*leading, few, np.eye(size)]), mode="economic")[0], np.float64)
     for place, direction in enumerate(leading):
         basis[:, place] *= 1.0 if basis[:, place] @ direction >= 0.0 else -1.0
     return basis
 
 
 def _posterior(
-    bias: FloatArray, variances: FloatArray, n_leading: int, largest: float, along: FloatArray, growth: float
+    bias: FloatArray,
+    variances: FloatArray,
+    few: FloatArray,
+    n_leading: int,
+    largest: float,
+    along: FloatArray,
+    growth: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree."""
-    unit = math.sqrt(max(largest, float(np.max(variances)), _TINY))
+    """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree.
+
+    `few` has the variances of a further part as it is seen, as it is, and between these.
+    """
+    unit = math.sqrt(max(largest, float(np.max(variances)), float(np.max(few)), _TINY))
     bias = np.clip(bias / unit, -_FARTHEST, _FARTHEST)
     variances, largest = np.maximum(variances / unit**2, _EXACT), max(largest / unit**2, _EXACT)
+    few = few / unit**2
     # Of every combination, and first of no bias: the square, how much along, how much apart, and the weight.
     each = np.empty((4, len(_SQUARES), len(along), len(_OTHERS)))
     each[0], each[1] = (_SQUARES * largest)[:, None, None], along[:, None]
@@ -209,9 +273,12 @@ def _posterior(
     prior[:, -1, -1] += (_APART * growth) ** 2 * squares
     leading, rest = np.split(bias, [n_leading])
     own, free = np.split(variances, [n_leading])
-    total, apart = prior + np.diag(own), (squares * others)[:, None]
-    inverse, kept = np.linalg.inv(total), apart / (apart + free)
-    gain = prior @ inverse
+    # As seen, between both, and as sought.
+    of_rest = (squares * others)[:, None] + few[:, None, n_leading:]
+    of_leading = prior + (few[:, :n_leading, None] * np.eye(n_leading))[:, None]
+    total, apart = of_leading[0] + np.diag(own), of_rest[0]
+    inverse, kept = np.linalg.inv(total), of_rest[1] / (apart + free)
+    gain = of_leading[1] @ inverse
     logs = np.log(weights) - 0.5 * np.log(np.linalg.det(total / own))
     logs -= 0.5 * np.add.reduce(np.log1p(apart / free), axis=1)
     logs -= 0.5 * np.einsum("i,mij,j->m", leading, inverse, leading)
@@ -221,6 +288,6 @@ def _posterior(
     means = np.hstack([gain @ leading, kept * rest])
     mean = weights @ means
     covariance = ((means - mean).T * weights) @ (means - mean)
-    covariance[:n_leading, :n_leading] += np.einsum("m,mij->ij", weights, prior - gain @ prior)
-    covariance[n_leading:, n_leading:] += np.diag(weights @ (kept * free))
+    covariance[:n_leading, :n_leading] += np.einsum("m,mij->ij", weights, of_leading[2] - gain @ of_leading[1])
+    covariance[n_leading:, n_leading:] += np.diag(weights @ (of_rest[2] - kept * of_rest[1]))
     return unit * mean, unit**2 * covariance
