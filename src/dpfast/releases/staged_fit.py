@@ -48,7 +48,7 @@ _UNLIKE, _UNLIKE_OF_SKEWED = 1.5, 5.0
 _OF_FEW = 0.6, 0.6
 #: How rare a column is from which its people's parts have a second clip of their own; this clip, in deviations of a
 #: residual; and the noise in their coefficient up to which it pays, in these deviations.
-_RARE, _FARTHEST, _PAYS = 0.6, 6.0, 0.25
+_RARE, _FARTHEST, _PAYS = 0.9, 6.0, 0.25
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.

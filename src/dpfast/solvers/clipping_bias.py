@@ -20,7 +20,7 @@ nothing is seen of it: what is measured is then a part of the bias, known a prio
 clip is farther out if such coefficients can be known.
 
 Limits are about the posterior mean, with the posterior covariance. Estimates are moved by it in directions in which the
-measured bias is above its noise: elsewhere a correction is as likely to harm.
+measured bias is above its noise, and by biases of few people if far above it: elsewhere a correction may as well harm.
 
 Constants were chosen on tables of 450 to 10,000 people and four to six features at epsilon 1 and 3, with outcomes that
 are lognormal, negative binomial, zero-inflated and normal, have lognormal errors, errors whose spread grows with one
@@ -69,8 +69,9 @@ _LARGEST_SIGNAL, _MOST_LOST, _MOST_GROWTH, _STEEPEST = 0.6, 0.6, 4.0, 2.0
 # Up to so many residual deviations in a mean row of few people, all of their bias is beyond a clip; how many more take
 # it down by a factor of e; and how unsure that part is, over it.
 _ALL_HIDDEN, _BY_E, _HIDDEN_UNSURE = 2.0, 2.0, 0.5
-# What is not measured is known so much worse than its size; and squares of measured biases over noise, by chance.
-_UNSEEN, _CHANCE = 1e3, 2.0
+# What is not measured is known so much worse than its size; and squares of measured biases over noise, by chance, and
+# if a bias of few people is sure enough to correct for.
+_UNSEEN, _CHANCE, _SURE = 1e3, 2.0, 6.0
 
 
 class Tail(NamedTuple):
@@ -201,7 +202,10 @@ def corrected(
         centers[:, outcome] += basis @ mean
         kept = special.expit(measured - _CHANCE)
         kept[:constant] = 1.0
-        theta[:, outcome] += basis @ (kept * (_posterior(bias, variances, *prior)[0] if np.any(means) else mean))
+        if np.any(means):
+            usual, also = (_posterior(bias, variances, part, *prior[1:])[0] for part in (np.zeros_like(of_few), of_few))
+            mean = usual + special.expit(measured - _SURE) * (also - usual)
+        theta[:, outcome] += basis @ (kept * mean)
         covariances.append(basis @ covariance @ basis.T)
     return Corrected(theta, centers, np.array(covariances))
 
