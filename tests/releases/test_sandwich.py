@@ -120,24 +120,6 @@ def test_the_sums_are_those_of_the_losses_derivatives(name):
     np.testing.assert_allclose(total, rows.T @ scores, rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("theta", [(0.0, 0.0, 0.0), (1.0, -2.0, 4.0), (2.0, 0.0, -8.0), (30.0, 10.0, 9.0)], ids=str)
-@pytest.mark.parametrize("constant", [0.125, 0.0])
-def test_the_noise_of_counts_is_for_the_largest_rate_there_may_be(theta, constant):
-    """Of rows as long as they may be, the one of largest curvature is as long as the clip, and not beyond it."""
-    table_loss = TableLoss(PoissonLoss(8.0), 0.5, 8.0, constant)
-    theta = np.array(theta if constant else theta[:2])
-    length = float(np.linalg.norm(theta[:2]))
-    along = theta[:2] / length if length > 0.0 else np.array([1.0, 0.0])
-    angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
-    rows = 0.5 * np.vstack([[along], np.column_stack([np.cos(angles), np.sin(angles)])])
-    weighed, *_ = Weighed(table_loss, theta, "curvatures")(rows, np.ones((len(rows), 1)), None)
-    longest = np.linalg.norm(weighed, axis=1).max()
-    one = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
-    _, radius = one.moments(one.privacy, theta, "curvatures")
-    assert longest <= radius * (1.0 + 1e-12)
-    assert radius <= longest * (1.0 + 1e-3)
-
-
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_all_sums_together_use_the_budget_up(delta, adjacency):

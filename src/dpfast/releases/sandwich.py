@@ -9,12 +9,10 @@ A row that has a weight, a share v of at most 1, has v times the score and the c
 
 *Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
 clipped to public lengths, sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
-L ||theta||. Of counts c is the largest rate of any row within the bounds at theta, as rates grow with predictions: a
-function of theta and public numbers, at which no row is clipped. They are rounded as rows of any second moments are:
-whatever the loss is, nobody's is longer. Their exact sums are calibrated as moments of such rows
-(privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2) ||z||^2 at most, as inner products of two
-such matrices are not negative; one who comes or goes by ||z||^2. theta is fixed before the data are read again, and
-noise is drawn afresh, so the releases compose adaptively.
+L ||theta||. They are rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact
+sums are calibrated as moments of such rows (privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2)
+||z||^2 at most, as inner products of two such matrices are not negative; one who comes or goes by ||z||^2. theta is
+fixed before the data are read again, and noise is drawn afresh, so the releases compose adaptively.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.minimisers import TableLoss
 from dpfast.releases.moments import JointMoments
 from dpfast.releases.staged_fit import held
-from dpfast.solvers import GeneralisedLinearLoss, PoissonLoss
+from dpfast.solvers import GeneralisedLinearLoss
 from dpfast.solvers.sandwich import Errors, Sums, errors, newton_step
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
@@ -94,21 +92,12 @@ class Sandwich:
                 theta = newton_step(theta, sums)
         return lambda: errors(theta, sums)
 
-    def _curvature(self, theta: FloatArray) -> float:
-        """Bound the curvature of rows at these coefficients: of counts the largest rate there may be less."""
-        loss, constant = self.table_loss.loss, self.table_loss.constant
-        if not isinstance(loss, PoissonLoss):
-            return loss.second_derivative_bound()
-        features, last = (theta[:-1], constant * float(theta[-1])) if constant > 0.0 else (theta, 0.0)
-        longest = math.sqrt(max(self.length**2 - constant**2, 0.0))
-        return loss.second_derivative_bound(last + longest * float(np.linalg.norm(features)))
-
     def moments(self, part: Privacy, theta: FloatArray, kind: Kind) -> tuple[JointMoments, float]:
         """Return the noise of a sum at some coefficients, and the clip of its rows."""
         loss = self.table_loss.loss
         reach = self.length * float(np.linalg.norm(theta))
         if kind == "curvatures":
-            radius, weights = math.sqrt(self._curvature(theta)) * self.length, {"xx": 1.0}
+            radius, weights = math.sqrt(loss.second_derivative_bound()) * self.length, {"xx": 1.0}
         else:
             radius = loss.derivative_bound(reach, self.table_loss.bound_y) * self.length
             weights = {"xx": _SQUARES / radius**2, "x": 1.0}
