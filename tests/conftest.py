@@ -17,6 +17,7 @@ marker, and in processes that tests start, it always does.
 
 import hashlib
 import importlib
+import itertools
 import math
 import os
 import random
@@ -41,7 +42,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "random")
 MANY = 4
 
 #: Where sources are made now: a test, or a fixture that several tests share, and how many were made there before.
-MAKES_SOURCES = {"name": None, "number": 0}
+MAKES_SOURCES = {"name": None, "numbers": itertools.count()}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -54,8 +55,8 @@ def noise_that_repeats(request):
     def make_keys(source):
         if MAKES_SOURCES["name"] is None or os.getpid() != process:
             return from_the_system(source)
-        MAKES_SOURCES["number"] += 1
-        keys = hashlib.sha512("{name}:{number}".format_map(MAKES_SOURCES).encode()).digest()
+        number = next(MAKES_SOURCES["numbers"])  # of its own in every thread
+        keys = hashlib.sha512(f"{MAKES_SOURCES['name']}:{number}".encode()).digest()
         return keys[:32], keys[32:]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -70,7 +71,7 @@ def pytest_fixture_setup(fixturedef, request):
         return (yield)
     before = MAKES_SOURCES.copy()
     name = f"{fixturedef.baseid}:{fixturedef.argname}:{getattr(request, 'param_index', 0)}"
-    MAKES_SOURCES.update(name=name, number=0)
+    MAKES_SOURCES.update(name=name, numbers=itertools.count())
     try:
         return (yield)
     finally:
@@ -126,6 +127,8 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    MAKES_SOURCES.update(name=None if item.get_closest_marker("fresh_noise") else item.nodeid, number=0)
+    MAKES_SOURCES.update(
+        name=None if item.get_closest_marker("fresh_noise") else item.nodeid, numbers=itertools.count()
+    )
     if time.monotonic() - item.config.begun > item.config.option.time_budget:
         pytest.skip("not tried in time")

@@ -60,7 +60,7 @@ def nobody(coordinates, outcomes):
     """No column of few people."""
     features, size = len(coordinates.whitening), len(coordinates.xx)
     nothing = np.zeros((outcomes, features))
-    return Few(np.eye(features, size), nothing, nothing, np.zeros(features))
+    return Few(np.eye(features, size), nothing, nothing, np.zeros(features), np.zeros(features, bool))
 
 
 def found_at(theta, deviation=1e-3):
@@ -114,7 +114,9 @@ def test_a_constant_may_lie_in_any_direction(deviation):
     plain = coordinates(4, constant=False)
     last = replace(plain, constant=True)
     seen = np.zeros((4, 2)) if deviation is None else total
-    few = Few(rng.normal(size=(2, 4)), *rng.normal(0.0, 0.1, (2, 2, 2)) ** 2, rng.uniform(size=2))
+    few = Few(
+        rng.normal(size=(2, 4)), *rng.normal(0.0, 0.1, (2, 2, 2)) ** 2, rng.uniform(size=2), np.array([True, False])
+    )
     expected = corrected(found_at(theta), last, excess(seen, deviation, 1.5), theta[-1], None, few)
     there = found_at(turned @ theta), plain, excess(turned @ seen, deviation, 1.5)
     found = corrected_about(3.0 * turned[:, -1], *there, few._replace(directions=few.directions @ turned.T))
@@ -122,6 +124,23 @@ def test_a_constant_may_lie_in_any_direction(deviation):
     np.testing.assert_allclose(found.center, turned @ expected.center, atol=1e-9)
     scale = np.max(np.abs(expected.covariance))
     np.testing.assert_allclose(found.covariance, turned @ expected.covariance @ turned.T, atol=1e-6 * scale)
+
+
+def test_a_bias_that_a_rare_column_may_have_is_no_others():
+    """Coefficients may all be biased along themselves: what is expected of the rare one is not shared out so."""
+    here, theta = coordinates(4, constant=False), np.array([[1.0], [0.5], [-0.5], [2.0]])
+    few = nobody(here, 1)
+    few.deviation[0, 3] = 3.0 * np.sqrt(excess(theta, None, 1.5).tail.mean)
+    seen = here, excess(np.zeros((4, 1)), None, 1.5), theta[-1], 1.0
+    spread = {
+        rare: np.sqrt(np.diag(corrected(found_at(theta), *seen, few._replace(is_rare=is_rare)).covariance[0]))
+        for rare, is_rare in (("none", np.zeros(4, bool)), ("last", np.arange(4) == 3))
+    }
+    nothing = np.sqrt(np.diag(corrected(found_at(theta), *seen, nobody(here, 1)).covariance[0]))
+    print(spread, nothing)
+    np.testing.assert_allclose(spread["last"][:3], nothing[:3], rtol=0.02)
+    assert spread["none"][0] > 1.2 * nothing[0]
+    assert spread["last"][3] > 2.0 * nothing[3]
 
 
 def test_a_bias_of_which_nothing_is_seen_is_as_uncertain_as_a_priori():

@@ -204,7 +204,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         sample_weight : array of shape (n_rows,), optional
             Weight of each row's loss, as private as the row; goes with `max_weight`. Rows are then held in memory. By
             descent weights are rounded to thousandths of `max_weight`, the sum of the weights is released with noise,
-            and rows take five times the time and the memory. Not with a ``CallableLoss``.
+            and rows take five to ten times the time and the memory. Not with a ``CallableLoss``.
 
         Returns
         -------

@@ -46,6 +46,8 @@ _GUESSED = 2.0**-5
 _UNLIKE, _UNLIKE_OF_SKEWED = 1.5, 5.0
 #: Mean and deviation of how much the clip moves a rare group, over how much it would if all clipped were in the group.
 _OF_FEW = 0.6, 0.6
+#: How rare a column is whose bias is no other's: fewer than 7% of the people have it.
+_OWN = 0.75
 #: How rare a column is from which its people's parts have a second clip of their own; this clip, in deviations of a
 #: residual; and the noise in their coefficient up to which it pays, in these deviations.
 _RARE, _FARTHEST, _PAYS = 0.9, 6.0, 0.25
@@ -351,7 +353,7 @@ class Fit:
             noise: FloatArray | float = level.variance + float(found.covariance[-1, -1])
         elif self.mechanism.has_constant:
             none, last = (
-                Few(directions, moved, moved, seen),
+                Few(directions, moved, moved, seen, rareness > _OWN),
                 coordinates.whitening[:, -1] * math.sqrt(weights / self.rows),
             )
             _, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, none)
@@ -371,7 +373,8 @@ class Fit:
             seen *= np.einsum("ij,jk,ik->i", directions, reached, directions) / np.sum(directions**2, axis=1)
         order = np.argsort(-rareness, kind="stable")
         moved = moved[:, order]
-        return Few(directions[order], _OF_FEW[0] * moved, _OF_FEW[1] * np.abs(moved), 1.0 - seen[order]), unlike
+        sizes = _OF_FEW[0] * moved, _OF_FEW[1] * np.abs(moved)
+        return Few(directions[order], *sizes, 1.0 - seen[order], rareness[order] > _OWN), unlike
 
     def _corrected(
         self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level, few: Few

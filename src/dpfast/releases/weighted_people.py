@@ -32,7 +32,7 @@ from dpfast.releases.people import People
 from dpfast.statistics import Gram
 from dpfast.statistics.gram import sum_of_parts
 
-#: Steps of a thousandth; a sum takes as long as five without weights.
+#: Steps of a thousandth; a sum takes as long as five without weights, or as ten if all are the largest.
 BITS = 10
 
 

@@ -40,6 +40,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
@@ -142,16 +143,32 @@ class Few(NamedTuple):
     deviation: FloatArray
     #: Which part of a bias is not seen, (d,).
     hidden: FloatArray
+    #: Whether so few people have the column that its bias is its own, (d,).
+    is_rare: NDArray[np.bool_]
 
     def seen_and_sought(self, outcome: int, basis: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return means of what is measured and of the bias, (2, k), and variances, with covariances between these.
 
-        Parts of one bias in several directions are taken as independent.
+        Parts of one bias in several directions are taken as independent; `joint` makes up for it.
         """
         turned, seen = self.directions @ basis, 1.0 - self.hidden
         means = np.array([self.mean[outcome] * seen, self.mean[outcome]]) @ turned
         variances = np.array([seen**2 + (_HIDDEN_UNSURE * self.hidden) ** 2, seen, np.ones(len(seen))])
         return means, (variances * self.deviation[outcome] ** 2) @ turned**2
+
+    def joint(self, outcome: int, basis: FloatArray, covariance: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return a covariance of biases in which those of one column, in several directions, are parts of one.
+
+        So a bias of a rare column's coefficient is none of others'.
+        """
+        turned = (self.is_rare * self.deviation[outcome])[:, None] * (self.directions @ basis)
+        seen, between, sought = self.seen_and_sought(outcome, basis)[1]
+        # What is left of each direction's part, where it is measured.
+        left = np.sqrt(np.maximum(1.0 - between**2 / np.maximum(sought * (seen + noise), _TINY), 0.0))
+        together = turned.T @ turned * np.outer(left, left)
+        values, vectors = linalg.eigh(covariance + together - np.diag(np.diag(together)))
+        found: FloatArray = vectors * np.maximum(values, 0.0) @ vectors.T
+        return found
 
 
 class Corrected(NamedTuple):
@@ -198,6 +215,7 @@ def corrected(
         prior = of_few, 1 + constant, largest, along, of_tail.growth
         mean, covariance = _posterior(bias - means[0], variances, *prior)
         mean += means[1]
+        covariance = few.joint(outcome, basis, covariance, variances)
         covariance += (_UNCERTAIN * (1.0 - 1.0 / of_tail.factor)) ** 2 * np.outer(mean, mean)
         centers[:, outcome] += basis @ mean
         kept = special.expit(measured - _CHANCE)
