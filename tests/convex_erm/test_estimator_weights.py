@@ -87,6 +87,17 @@ def test_errors_of_weighted_rows_are_those_of_the_sandwich(name):
     np.testing.assert_allclose(model.covariance_, inverse @ scored.T @ scored @ inverse, rtol=2e-3, atol=1e-9)
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_descent_divides_by_a_released_sum_of_weights_and_by_no_number_of_people(adjacency):
+    """Weights are private also where the number of people is not."""
+    x, y, _, weights = table(4_000)
+    model = regressor(8.0, loss="huber", method="gradient", adjacency=adjacency).fit(x, y, sample_weight=weights)
+    (counted,) = (one for one in model.releases_ if one.name.endswith("numbers of people and rows"))
+    shares = np.minimum(weights, MOST).sum() / MOST
+    assert abs(counted.values["sum"][0] - shares) < 8.0 * counted.scales["sum"] + 2.0
+    assert shares < 0.8 * 4_000
+
+
 @pytest.mark.parametrize("options", [{"method": "objective"}, {"method": "gradient"}, {"classes": [0, 1, 2]}], ids=str)
 def test_weights_as_large_as_they_may_be_change_no_bit_and_those_of_0_leave_rows_out(options):
     x, _, labels, weights = table()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -88,7 +89,7 @@ _MANY = 1 << 20
 _ANY_ERROR = 1e100
 
 
-class Kind:
+class Kind(ABC):
     """The part of jobs that is particular to one estimator."""
 
     #: Its name in job files.
@@ -107,9 +108,9 @@ class Kind:
         found: dict[str, Any] = data.parameters(given)
         return found
 
+    @abstractmethod
     def tables(self, model: Any, *names: Any, **_: Any) -> dict[str, Mapping[str, Any]]:
         """Return the results of a fit: tables by name, each of columns by name."""
-        raise NotImplementedError
 
     def figures(self, model: Any, *names: Any, **_: Any) -> dict[str, Any]:
         """Draw the results: axes by name."""

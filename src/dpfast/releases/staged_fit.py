@@ -352,10 +352,8 @@ class Fit:
             off = level.mean - found.theta[-1]
             noise: FloatArray | float = level.variance + float(found.covariance[-1, -1])
         elif self.mechanism.has_constant:
-            none, last = (
-                Few(directions, moved, moved, seen, rareness > _OWN),
-                coordinates.whitening[:, -1] * math.sqrt(weights / self.rows),
-            )
+            none = Few(directions, moved, moved, seen, rareness > _OWN)
+            last = coordinates.whitening[:, -1] * math.sqrt(weights / self.rows)
             _, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, none)
             off, noise = last @ (center - found.theta), bias @ last @ last
         if off is not None:
