@@ -23,7 +23,16 @@ from dpfast._optional import optional
 from dpfast._redacted import in_own_words
 from dpfast._threads import Task
 from dpfast._transaction import Bracket
-from dpfast.io.frames import MISSING, UNDECLARED, Codes, Family, LevelCodes, check_numeric, places_of_codes
+from dpfast.io.frames import (
+    CODES_BEYOND,
+    MISSING,
+    UNDECLARED,
+    Codes,
+    Family,
+    LevelCodes,
+    check_numeric,
+    places_of_codes,
+)
 from dpfast.io.sources import is_dataset, is_lazy_frame, is_polars_frame, is_reader, is_relation, streams_once
 from dpfast.kernels.columns import ColumnBlock, Rows
 
@@ -160,14 +169,29 @@ class ArrowBatch:
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
+    def column(self, name: str) -> Any:
+        """Return a column as Arrow's functions take it: few of them know views of text, in which Polars keeps it.
+
+        A dictionary is verified to have the codes: Arrow does not ask when it reads a file, and a code of -1 would be
+        the last entry, which is another person's id.
+        """
+        pyarrow, column = sys.modules["pyarrow"], self.batch.column(name)
+        types, text = pyarrow.types, pyarrow.large_string()
+        if not types.is_dictionary(column.type):
+            return column.cast(text) if types.is_string_view(column.type) else column
+        in_own_words(partial(column.validate, full=True), CODES_BEYOND.format(name))
+        if types.is_string_view(column.type.value_type):
+            return pyarrow.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(text))
+        return column
+
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers or booleans; missing entries are NaN."""
-        return np.asarray(numbers_of(self.batch.column(name)), np.float64)
+        return np.asarray(numbers_of(self.column(name)), np.float64)
 
     def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
         optional("pyarrow.compute", "reading text")
-        column = without_views(self.batch.column(name))
+        column = self.column(name)
         if not sys.modules["pyarrow"].types.is_dictionary(column.type):
             return _places(column, levels)
         codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -177,7 +201,7 @@ class ArrowBatch:
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
-        column = without_views(self.batch.column(name))
+        column = self.column(name)
         pyarrow = sys.modules["pyarrow"]
         encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
         # Indices may be of a type that has no negative numbers.
@@ -186,7 +210,7 @@ class ArrowBatch:
 
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
-        column = without_views(self.batch.column(name))
+        column = self.column(name)
         optional("pandas", "a panel with labels")
         return column.filter(sys.modules["pyarrow"].array(rows)).to_pandas()
 
@@ -348,12 +372,3 @@ def numbers_of(column: Any) -> NDArray[Any]:
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
     return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def without_views(column: Any) -> Any:
-    """Return a column of text as Arrow's functions take it: few of them know views, in which Polars keeps it."""
-    pyarrow = sys.modules["pyarrow"]
-    types, text = pyarrow.types, pyarrow.large_string()
-    if types.is_dictionary(column.type) and types.is_string_view(column.type.value_type):
-        return pyarrow.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(text))
-    return column.cast(text) if types.is_string_view(column.type) else column

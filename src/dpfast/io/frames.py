@@ -23,6 +23,8 @@ LevelCodes = NDArray[np.int32]
 # Places of entries that are in no list of levels.
 UNDECLARED, MISSING = -1, -2
 
+CODES_BEYOND = "column {0!r} holds codes that its dictionary does not have, or its dictionary is damaged"
+
 
 @dataclass(frozen=True)
 class Family:
@@ -153,7 +155,7 @@ def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str) -> Level
     """Return the places of entries that are codes of a dictionary, -1 if missing, from the places of its entries."""
     if len(codes) > 0 and not -1 <= int(codes.min()) <= int(codes.max()) < len(places):
         # A table of another process may say what is not so.
-        raise ValueError(f"column {name!r} holds codes that its dictionary does not have")
+        raise ValueError(CODES_BEYOND.format(name))
     # -1 is the last place.
     return np.append(places, np.int32(MISSING))[codes.astype(np.intp)]
 

@@ -59,8 +59,8 @@ class Names(NamedTuple):
         return names
 
     def listed(self) -> list[str]:
-        """Return the columns there are."""
-        return [name for name in self if name is not None]
+        """Return the columns there are, one of two roles once."""
+        return list(dict.fromkeys(name for name in self if name is not None))
 
     def check(self, columns: Container[str], table: str) -> None:
         """Refuse a table without one of them."""
@@ -271,7 +271,7 @@ def _rows_of(
                 yield Rows(
                     read_ids(batch, names.trajectory),
                     _batch_states(batch, names.state, encoder),
-                    arrow.numbers_of(batch.batch.column(names.reward)),
+                    arrow.numbers_of(batch.column(names.reward)),
                     None if names.step is None else _sorted_column(batch, names.step),
                     None if names.truncated is None else _sorted_column(batch, names.truncated).astype(np.bool_),
                 )
@@ -307,10 +307,9 @@ def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Iterator[tupl
 
 
 def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:
-    column = batch.batch.column(name)
+    column = batch.column(name)
     if column.null_count > 0:
         raise ValueError(f"column {name!r} has missing entries")
-    column = arrow.without_views(column)
     if sys.modules["pyarrow"].types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -327,7 +326,7 @@ def _check_listable(kind: Any, name: str) -> None:
 def _batch_states(batch: ArrowBatch, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
     if encoder is not None:
         return encoder.codes_in(batch, name)
-    column = batch.batch.column(name)
+    column = batch.column(name)
     return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 
 
