@@ -1,7 +1,7 @@
 """Hypothesis profiles, and how many processes run the tests.
 
 Examples are derandomised in continuous integration, random by hand; machines are too noisy for deadlines. Continuous
-integration has a run of random examples besides, that of ``tools/cover.py --random``: a failure prints the example, and
+integration has a run of other examples besides, that of ``tools/cover.py --seed``: a failure prints the example, and
 a ``@reproduce_failure`` line that brings it back.
 
 Of a test with many sets of parameters the whole suite runs every other one, drawn by their names, and those of coverage

@@ -3,7 +3,7 @@
     python tools/cover.py                 all tests but slow ones
     python tools/cover.py tests/kernels   some of them; no floor is held then
     python tools/cover.py --missing       also the lines that nothing ran
-    python tools/cover.py --random        with examples of property tests that no other run has had
+    python tools/cover.py --seed 7        with other examples of property tests, which that seed repeats
 
 coverage.py counts lines of Python, gcov those of C, and of Cython by the C code that stands for them. The build lives
 in build/covered. Needed beside ``dpfast[test]``: coverage, meson, ninja, Cython and gcc. What only other processes run,
@@ -90,7 +90,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tests", nargs="*", help="default: all of them")
     parser.add_argument("--missing", action="store_true", help="list the lines that nothing ran")
-    parser.add_argument("--random", action="store_true", help="draw the examples of property tests anew")
+    parser.add_argument("--seed", help="of the examples of property tests (default: those of every other run)")
     options = parser.parse_args()
     site = install(FOLDER, "-Dcoverage=true")
     put_first(site)
@@ -101,7 +101,7 @@ def main() -> int:
         environment.setdefault("COVERAGE_CORE", "sysmon")  # a line that was counted costs nothing any more
     tests = [sys.executable, "-m", "coverage", "run", f"--source={site / 'dpfast'}"]
     tests += ["-m", "pytest", "-q", "-n", "0", "--all-parameters", *INTERRUPTING, *options.tests]
-    tests += ["--hypothesis-profile=random"] if options.random else []
+    tests += ["--hypothesis-profile=random", f"--hypothesis-seed={options.seed}"] if options.seed else []
     status = subprocess.run(tests, env=environment, check=False, cwd=ROOT).returncode
 
     files = python_lines(site) | kernel_lines()
