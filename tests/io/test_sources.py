@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dpfast.io import arrow, blocks
+from dpfast.io.arrays import as_matrix
 from dpfast.io.arrow import one_ahead
 from dpfast.io.csv_files import NULL_WORDS
 from dpfast.statistics import gram
@@ -160,7 +162,8 @@ except ValueError as error:
     ]
     assert {(one.returncode, one.stderr) for one in done} == {(0, "")}
     message = f"{str(path)!r} holds, in column number 2, cells that are not numbers; missing are empty cells, "
-    message += f"{', '.join(NULL_WORDS[1:])} None\n"
+    message += f"{', '.join(NULL_WORDS[1:])}; a number is written 1200.5, without currency signs, units or separators "
+    message += "of thousands None\n"
     assert {one.stdout for one in done} == {message}
 
 
@@ -263,3 +266,11 @@ def test_an_array_file_that_is_none_is_refused_and_closed(tmp_path, start):
 def test_an_address_is_no_file():
     with pytest.raises(ValueError, match=r"X is the address 's3://bucket/x\.csv'"):
         gram("s3://bucket/x.csv", bound_x=1.0)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda name: gram([[1.0]], name, bound_x=1.0, bound_y=1.0), partial(as_matrix, name="X")]
+)
+def test_the_name_of_a_column_is_no_column(read):
+    with pytest.raises(TypeError, match=r"is text.* give the column itself, such as frame\['name'\]"):
+        read("days")

@@ -87,6 +87,8 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
+    if array.dtype.kind == "U" and array.ndim == 0:
+        raise TypeError(f"{name} is text; of a column of a table give the column itself, such as frame['name']")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} has dtype {dtype_name(array)}; real numbers are needed (float, integer or bool)")
     if is_outcome and array.ndim == 1:

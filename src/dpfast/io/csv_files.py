@@ -28,8 +28,8 @@ NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
 
 _BLOCK_BYTES = 1 << 22
 _HOLDS = {
-    "number": "numbers",
-    "boolean": "true, false, 1 or 0",
+    "number": "numbers{0}; a number is written 1200.5, without currency signs, units or separators of thousands",
+    "boolean": "true, false, 1 or 0{0}",
     "text": "text in UTF-8",
     "levels": "text in UTF-8",
 }
@@ -156,9 +156,8 @@ def _problem(path: Path, families: Mapping[str, str], declared: bool) -> str:
     (name,) = suspects
     place = repr(name) if declared else f"number {1 + list(families).index(name)}"
     family = families[name]
-    is_text = family in ("text", "levels")
-    missing = "" if is_text else f"; missing are empty cells, {', '.join(filter(None, NULL_WORDS))}"
-    return f"holds, in column {place}, cells that are not {_HOLDS[family]}{missing}"
+    missing = f"; missing are empty cells, {', '.join(filter(None, NULL_WORDS))}"
+    return f"holds, in column {place}, cells that are not {_HOLDS[family].format(missing)}"
 
 
 def _first_line(path: Path) -> list[str]:

@@ -154,6 +154,11 @@ def check_named_once(files: Sequence[Path], name: str) -> None:
 
 def file_format(file: Path, name: str) -> str:
     """Return "parquet", "csv" or "npy"."""
+    if not file.suffix:
+        raise TypeError(
+            f"{name} is text, which is read as a path to files of {', '.join(FORMATS)}; of a column of a table give "
+            "the column itself, such as frame['name']"
+        )
     if file.suffix not in FORMATS:
         raise TypeError(f"{name} is a path with the suffix {file.suffix!r}; accepted: {', '.join(FORMATS)}")
     return FORMATS[file.suffix]
