@@ -28,14 +28,15 @@ import zlib
 from collections import Counter
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # Tests of families that are not there: `test_new_family.py` puts them into a copy, and runs them there.
 collect_ignore = ["new_family"]
 
 # A failing example is reported as it was found: shrinking may take longer than everything else.
-settings.register_profile("ci", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
-settings.register_profile("random", deadline=None, print_blob=True)
+untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", **untimed, derandomize=True, phases=[Phase.explicit, Phase.generate])
+settings.register_profile("random", **untimed, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
 
 #: From so many sets of parameters on, the whole suite runs every other one.
