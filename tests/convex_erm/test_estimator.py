@@ -156,6 +156,13 @@ def test_without_noise_counts_and_quantiles_are_those_of_the_textbook():
         np.testing.assert_allclose([*ours.coef_, ours.intercept_], [*theirs.coef_, theirs.intercept_], atol=2e-3)
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile", "poisson"])
+@pytest.mark.parametrize("scale", [0.0, 1e-40])
+def test_without_noise_rows_that_say_nothing_have_no_coefficient(loss, scale):
+    X, y = np.full((3, 2), scale), np.array([1.0, 0.0, 1.0])
+    assert np.abs(regressor(math.inf, 0.0, loss=loss, fit_intercept=False).fit(X, y).coef_).max() * scale < 1e-6
+
+
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("bound_y", [8.0, 12.0, "private"])
 def test_counts_have_the_means_that_they_are_predicted_to_have(adjacency, bound_y):

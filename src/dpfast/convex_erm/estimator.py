@@ -434,9 +434,9 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
             return np.asarray(linalg.solve(moments, rows.T @ outcomes, assume_a="pos"))
         sizes = Sizes(
             # Weights beyond 1 are as longer rows.
-            row_bound=max(float(np.linalg.norm(rows, axis=1).max()) * (1.0 + 2.0**-30), 2.0**-100)
+            row_bound=max(float(np.linalg.norm(rows, axis=1).max()) * (1.0 + 2.0**-30), 2.0**-64)
             * max(1.0, 1.0 if weights is None else float(weights.max())),
-            outcome_bound=max(float(np.abs(outcomes).max()), 2.0**-100),
+            outcome_bound=max(float(np.abs(outcomes).max()), 2.0**-64),
         )
         function = loss_of_rows(np.ascontiguousarray(rows), outcomes, loss, sizes, self.n_threads, weights)
         return minimise_convex(function, constraint=self.constraint, penalty=self.penalty, ridge=ridge)
