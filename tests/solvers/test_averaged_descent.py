@@ -8,7 +8,7 @@ from scipy import linalg
 
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position, Steps
-from dpfast.solvers.ridge import MomentNoise
+from dpfast.solvers.ridge import MomentNoise, eigh
 
 NOISELESS = 1e-14
 
@@ -27,7 +27,7 @@ def coordinates_of(x, noise, power, *, constant, seed=None, pooled=True):
     rng = np.random.default_rng(seed)
     drawn = 0.0 if seed is None else 1.0
     xx = (x - center).T @ (x - center) + drawn * symmetric(rng, d, noise)
-    found = Coordinates.whitened(xx, noise, power, center, n, constant=constant)
+    found = Coordinates.whitened(xx, eigh(xx), noise, power, center, n, constant=constant)
     if not pooled:
         return found
     rows = (x - center) @ found.whitening.T
@@ -353,7 +353,8 @@ def test_whitened_rows_have_the_mean_square_of_their_number(noise, power):
 @pytest.mark.parametrize("features", [1, 3])
 def test_moments_of_noise_alone_whiten_by_no_more_than_it_hides(features, power):
     for size in (1e-3, 1.0, 1e6):
-        nothing = Coordinates.whitened(-size * np.eye(features), size, power, np.zeros(features), 1e3, constant=False)
+        xx = -size * np.eye(features)
+        nothing = Coordinates.whitened(xx, eigh(xx), size, power, np.zeros(features), 1e3, constant=False)
         rows = np.full(features, math.sqrt(size / 1e3))
         assert 1e-3 < np.linalg.norm(nothing.whitening @ rows) < 1e3
         pooled = nothing.with_moments(-np.eye(features), MomentNoise(2.0, 1.4, 0.0), None, 1e3)
@@ -414,7 +415,8 @@ def test_whatever_is_released_there_is_an_answer(power, constant):
         sizes = 10.0 ** rng.uniform(-6.0, 8.0, size=5)
         people = 10.0 ** rng.uniform(0.0, 8.0)
         center = rng.normal(size=4)
-        own = Coordinates.whitened(symmetric(rng, 4, sizes[0]), sizes[1], power, center, people, constant=constant)
+        xx = symmetric(rng, 4, sizes[0])
+        own = Coordinates.whitened(xx, eigh(xx), sizes[1], power, center, people, constant=constant)
         own = own.with_moments(
             symmetric(rng, 4, sizes[2]),
             MomentNoise(sizes[2] * math.sqrt(2.0), sizes[2], 0.0),

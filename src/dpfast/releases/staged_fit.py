@@ -29,7 +29,7 @@ from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
 from dpfast.solvers.bounds import last_bin
 from dpfast.solvers.clipping_bias import Excess, Few, corrected, corrected_about, hidden, tail
 from dpfast.solvers.inference import Evidence
-from dpfast.solvers.ridge import RidgeSolution
+from dpfast.solvers.ridge import RidgeSolution, eigh
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.residuals import ResidualStep, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
@@ -214,8 +214,9 @@ class Fit:
         released = yield self._moments_query("moments", moments, self._map(center), radius * own)
         xx, noise = released.values["xx"] / own**2, moments.off_diagonal / own**2
         found: list[tuple[float, Coordinates, Lengths]] = []
+        spectrum = eigh(xx)
         for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
-            whitened = Coordinates.whitened(xx, noise, power, center, self.rows, constant=constant)
+            whitened = Coordinates.whitened(xx, spectrum, noise, power, center, self.rows, constant=constant)
             longest = float(np.linalg.svd(whitened.whitening, compute_uv=False)[0]) * radius
             name = f"sizes of rows whitened by power {power:g}"
             lengths, seen = yield from self._lengths(name, part, self._map(center, whitened.whitening), longest)
@@ -342,7 +343,7 @@ class Fit:
         more than a deviation of residuals.
         """
         directions = np.zeros((self.mechanism.shape[0], len(coordinates.xx)))
-        directions[:, : len(directions)] = descent.inverse(coordinates.whitening)
+        directions[:, : len(directions)] = coordinates.back
         moved = np.zeros((self.mechanism.shape[1], len(directions)))
         seen, (few, rareness) = np.zeros(len(directions)), self._few(coordinates)
         unlike, (_, squares, means, weights) = np.full(len(directions), _UNLIKE), self._about_means(coordinates)

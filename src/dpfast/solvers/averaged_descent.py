@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import linalg, special
@@ -193,6 +193,10 @@ def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share
     return float(sizes[1 + min(reached[0] if len(reached) else farthest, farthest, len(others) - 1)])
 
 
+#: Ascending eigenvalues of a symmetric matrix, and eigenvectors.
+Spectrum: TypeAlias = tuple[FloatArray, FloatArray]
+
+
 @dataclass(frozen=True)
 class Coordinates:
     """Coordinates of rows: ``whitening @ (row - center)``, and a 1 after them where there is a constant."""
@@ -215,11 +219,19 @@ class Coordinates:
 
     @classmethod
     def whitened(
-        cls, xx: FloatArray, noise: float, power: float, center: FloatArray, people: float, *, constant: bool
+        cls,
+        xx: FloatArray,
+        spectrum: Spectrum,
+        noise: float,
+        power: float,
+        center: FloatArray,
+        people: float,
+        *,
+        constant: bool,
     ) -> Coordinates:
         """Whiten by a power of X'X about the center and the spectrum of its noise; rows get the mean square d."""
         features = len(xx)
-        values, vectors = eigh(xx)
+        values, vectors = spectrum
         kept = np.maximum(values, 0.0)
         ridge = max(_FIRST_RIDGE * noise * math.sqrt(features), 1e-12 * float(kept[-1]), _TINY)
         lengths = ((kept + ridge) / people) ** (-power / 2.0)
@@ -233,6 +245,16 @@ class Coordinates:
         scaled = noise * (float(np.add.reduce(np.add.reduce(whitening**2, axis=1))) / features)
         cost = float(np.add.reduce(1.0 / (lengths**2 * (kept + ridge))))
         return cls(whitening, center, constant, seen, scaled, cost)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues and eigenvectors of X'X."""
+        return eigh(self.xx)
+
+    @cached_property
+    def back(self) -> FloatArray:
+        """The inverse of whitening."""
+        return inverse(self.whitening)
 
     @property
     def stands_out(self) -> bool:
@@ -264,7 +286,7 @@ class Coordinates:
 
     def resolved(self) -> FloatArray:
         """Return X'X as the data can have it, positive definite."""
-        values, vectors = eigh(self.xx)
+        values, vectors = self.spectrum
         least = _EIGENVALUE_FLOOR * self.noise * math.sqrt(len(self.whitening))
         found: FloatArray = (vectors * np.maximum(values, max(least, _TINY))) @ vectors.T
         return found
@@ -272,14 +294,13 @@ class Coordinates:
     @cached_property
     def of_features(self) -> FloatArray:
         """X'X about the rows' mean, made feasible, for rows in their own coordinates."""
-        back = inverse(self.whitening)
         xx = without_constant(self.resolved(), has_constant=self.constant)
-        found: FloatArray = back @ xx @ back.T
+        found: FloatArray = self.back @ xx @ self.back.T
         return found
 
     def ridged_inverse(self) -> FloatArray:
         """Return the inverse of X'X and the ridge of the final estimate."""
-        values, vectors = eigh(self.xx)
+        values, vectors = self.spectrum
         ridge = _LAST_RIDGE * _STEP_RIDGE * self.noise * math.sqrt(len(self.whitening))
         found: FloatArray = (vectors / np.maximum(np.maximum(values, 0.0) + ridge, _TINY)) @ vectors.T
         return found
@@ -346,7 +367,7 @@ def steps(
         n_steps = min(_PLAIN_STEPS, most) if asked is None else asked
         return Steps(n_steps, length * np.eye(size), _MOMENTUM, damping)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(len(coordinates.whitening))
-    values, vectors = eigh(coordinates.xx)
+    values, vectors = coordinates.spectrum
     damped = np.maximum(values, 0.0) + ridge
     slowest = float(np.min(np.clip(np.maximum(values, _EIGENVALUE_FLOOR * ridge) / damped, 0.02, 1.0)))
     n_steps = min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if asked is None else asked
@@ -433,18 +454,20 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     if coordinates.noise == 0.0:
         covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
         return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)))
-    values, vectors = eigh(coordinates.xx)
+    values, vectors = coordinates.spectrum
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
     size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
     least = np.maximum(values, _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features))
-    missed, variances, later = np.zeros(len(values)), np.zeros(len(values)), np.zeros(len(values))
     weights = position.weights(how)
+    kept_of_step, by_noise = 1.0 - size * least, (1.0 - last * least) * size
+    missed, later, sums_later = np.zeros(len(values)), np.zeros(len(values)), []
     for number in reversed(range(len(weights))):
-        of_noise = (1.0 - last * least) * size * later + last * weights[number]
-        variances += (of_noise * position.deviations[number]) ** 2
-        missed += weights[number] * (1.0 - size * least) ** number
-        later = weights[number] + (1.0 - size * least) * later
+        sums_later.append(later)
+        missed += weights[number] * kept_of_step**number
+        later = weights[number] + kept_of_step * later
+    of_noise = by_noise * np.array(sums_later) + last * weights[::-1, None]
+    variances = np.add.accumulate((of_noise * np.array(position.deviations)[::-1, None]) ** 2)[-1]
     missed *= 1.0 - last * least
     # Noise in X'X multiplies the error of coefficients, equally in every step.
     of_xx = ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))

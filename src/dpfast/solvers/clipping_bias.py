@@ -45,6 +45,7 @@ from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
 from dpfast.solvers.averaged_descent import Coordinates, Found
+from dpfast.solvers.ridge import eigh
 
 # The share of people beyond the second clip, over that beyond the first.
 FEWER = 1.0 / 8.0
@@ -166,7 +167,7 @@ class Few(NamedTuple):
         # What is left of each direction's part, where it is measured.
         left = np.sqrt(np.maximum(1.0 - between**2 / np.maximum(sought * (seen + noise), _TINY), 0.0))
         together = turned.T @ turned * np.outer(left, left)
-        values, vectors = linalg.eigh(covariance + together - np.diag(np.diag(together)))
+        values, vectors = eigh(covariance + together - np.diag(np.diag(together)))
         found: FloatArray = vectors * np.maximum(values, 0.0) @ vectors.T
         return found
 
