@@ -461,5 +461,7 @@ def column_of(y: Any) -> NDArray[Any]:
     array = io.in_own_words(partial(np.asarray, y), problem)
     if np.iscomplexobj(array):
         raise ValueError("Complex data not supported: y must hold real numbers or labels")
+    if array.ndim == 1 and array.dtype.kind in "biuf":  # told without scikit-learn's checks
+        return np.ascontiguousarray(array)
     column: NDArray[Any] = io.in_own_words(partial(column_or_1d, array, warn=True), problem)
     return column

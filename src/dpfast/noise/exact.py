@@ -25,6 +25,7 @@ from fractions import Fraction
 #: Bits to which bounds are computed beyond those revealed: one decision in 2**30 needs another round for want of them.
 _GUARD_BITS = 32
 _HALF = Fraction(1, 2)
+_ONE, _NARROW = Decimal(1), Decimal("1e-9")
 _BELOW_THE_LAST_BIT = (0, 1)
 
 #: Integers (low, high) with low <= tail(x) * 2**bits <= high, for x >= 0, as (x, bits) -> (low, high).
@@ -105,10 +106,16 @@ class Interval:
         return Interval(min(operation(down, *p) for p in pairs), max(operation(up, *p) for p in pairs), self.digits)
 
     def exp(self) -> Interval:
-        """Enclose the exponential."""
+        """Enclose the exponential; one call of decimal's is enough for ends that are less than 1 apart."""
         down, up = contexts(self.digits)
         # decimal rounds exp and ln to nearest whatever the context says: one unit outwards contains the true value.
-        return Interval(down.next_minus(down.exp(self.low)), up.next_plus(up.exp(self.high)), self.digits)
+        least, length = down.exp(self.low), up.subtract(self.high, self.low)
+        if length < _NARROW:
+            # exp(low + h) <= exp(low) / (1 - h), for 0 <= h < 1.
+            most = up.divide(up.next_plus(least), down.subtract(_ONE, length))
+        else:
+            most = up.next_plus(up.exp(self.high))
+        return Interval(down.next_minus(least), most, self.digits)
 
     def ln(self) -> Interval:
         """Enclose the natural logarithm of a positive number."""

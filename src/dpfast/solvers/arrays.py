@@ -37,7 +37,7 @@ def finite_array(name: str, values: Any, dimensions: tuple[int, ...], *, empty: 
         accepted = " or ".join(map(str, dimensions)) + " dimensions" + ("" if empty else " and at least one entry")
         raise ValueError(f"{name} must have {accepted}, got shape {array.shape}")
     array = in_c_order(array, np.float64)
-    if not np.isfinite(array).all():
+    if not np.logical_and.reduce(np.isfinite(array), axis=None):
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array
 

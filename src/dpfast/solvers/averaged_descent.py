@@ -498,7 +498,7 @@ def found_of_few(position: Position, how: Steps, people: float) -> Found:
 
 def _walked(position: Position, how: Steps) -> float:
     """Return the variance of the mean over late steps, of size 1, where nothing draws them back: a random walk's."""
-    weights, total = position.weights(how), 0.0
+    weights, total = position.weights(how).tolist(), 0.0
     for start, deviation in enumerate(position.deviations):
         velocity = theta = mean = 0.0
         for number in range(start, len(weights)):

@@ -52,10 +52,13 @@ class L2Ball(_Ball):
     def project(self, points: ArrayLike) -> FloatArray:
         """Nearest point of the set to each vector of an array of shape (..., n)."""
         array = _vectors(points)
-        largest = np.abs(array).max(axis=-1, keepdims=True, initial=self.radius)
+        largest = np.maximum.reduce(np.abs(array), axis=-1, keepdims=True, initial=self.radius)
         with np.errstate(under="ignore"):
-            norms = largest * np.sqrt(np.square(array / largest).sum(axis=-1, keepdims=True))
-        return np.where(norms <= self.radius, array, array / np.maximum(norms, self.radius) * self.radius)
+            norms = largest * np.sqrt(np.add.reduce(np.square(array / largest), axis=-1, keepdims=True))
+        is_within = norms <= self.radius
+        if np.logical_and.reduce(is_within, axis=None):
+            return array.copy()
+        return np.where(is_within, array, array / np.maximum(norms, self.radius) * self.radius)
 
 
 class L1Ball(_Ball):

@@ -334,7 +334,7 @@ class _Steps:
 
 def _minimiser_of_model(problem: QuadraticProblem) -> FloatArray:
     """Return the first guess unchanged by a step, else the best of a few."""
-    best, least = problem.start(), math.inf
+    best, least = None, math.inf
     step = problem.bounds.step
     for guess in islice(guesses(problem), 6):
         stepped = problem.proximal(guess, step)[1]
@@ -344,4 +344,4 @@ def _minimiser_of_model(problem: QuadraticProblem) -> FloatArray:
         moved = float(linalg.norm(stepped - guess))
         if moved <= 1e-6 * problem.bounds.contraction_gap * float(linalg.norm(guess)):
             break
-    return best
+    return problem.start() if best is None else best
