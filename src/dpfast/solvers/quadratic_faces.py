@@ -44,6 +44,7 @@ class QuadraticProblem:
     constraint: Constraint | None
     bounds: ProximalBounds
     _last_system: dict[bytes, _System] = field(default_factory=dict, init=False)
+    _last_step: list[Any] = field(default_factory=list, init=False)
 
     def steps(self) -> kernel.QuadraticSteps:
         """Return steps of the declared length in twice the precision."""
@@ -83,13 +84,18 @@ class QuadraticProblem:
         self._last_system.update(other._last_system)
 
     def proximal(self, x: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
-        """Return the point that a step from x projects, and its projection."""
+        """Return the point that a step from x projects, and its projection; the last are kept."""
+        if self._last_step and self._last_step[0] is x and self._last_step[1] == step:
+            moved, projected = self._last_step[2:]
+            return moved, projected
         moved = x - step * (self.product(x) + self.linear)
         if self.weight > 0.0:
             moved = np.sign(moved) * np.maximum(np.abs(moved) - step * self.weight, 0.0)
         if not np.isfinite(moved).all():
             raise linalg.LinAlgError("a system was solved by numbers beyond the range of floats")
-        return moved, moved if self.constraint is None else self.constraint.project(moved)
+        projected = moved if self.constraint is None else self.constraint.project(moved)
+        self._last_step[:] = x, step, moved, projected
+        return moved, projected
 
 
 def step_arguments(constraint: Constraint | None, weight: float, bounds: ProximalBounds) -> dict[str, Any]:

@@ -292,6 +292,8 @@ class _Steps:
                     break
             else:
                 break
+            if next_hessian is hessian:  # the same everywhere: the model was the function
+                yield candidate, partial(Face, problem)
             x, value, gradient, hessian = candidate, next_value, next_gradient, next_hessian
         yield x, partial(Face, problem)
 
