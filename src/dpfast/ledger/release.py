@@ -191,8 +191,8 @@ class Release:
             values[key].flags.writeable = False
             shapes[key] = values[key].shape
         own = vars(self)
-        for name, mapping in ("values", values), ("scales", self.scales), ("grid", self.grid), ("shapes", shapes):
-            own[name] = MappingProxyType(dict(mapping))
+        own["values"], own["shapes"] = MappingProxyType(values), MappingProxyType(shapes)
+        own["scales"], own["grid"] = MappingProxyType(dict(self.scales)), MappingProxyType(dict(self.grid))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # mappingproxy does not pickle; the constructor rebuilds it, and with it the read-only arrays.

@@ -45,6 +45,8 @@ _ZEROS = bytes(8 * BLOCK_WORDS)
 _SLACK_WORDS = 2
 #: Words of a stream whose counters are written out, in place of a cipher of its own: that costs as much as these.
 _FEW_WORDS = 512
+# The lower halves of their counters.
+_BLOCKS = np.arange(_FEW_WORDS // 2 + 1, dtype=">u8")
 _KEY_BYTES = 32
 
 _forks_survived = 0
@@ -89,7 +91,7 @@ class Stream:
             first, skipped = divmod(begun, 2)
             counters = np.empty((-(-(skipped + n) // 2), 2), ">u8")
             counters[:, 0] = self._call
-            counters[:, 1] = np.arange(first, first + len(counters))
+            counters[:, 1] = _BLOCKS[first : first + len(counters)]
             buffer = np.empty(counters.size + _SLACK_WORDS, np.uint64)
             encrypt = getattr(numbering.of_thread, "encrypt", None) or numbering.start()
             encrypt(counters.data.cast("B"), buffer.data.cast("B"))

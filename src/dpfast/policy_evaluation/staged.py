@@ -28,18 +28,18 @@ What follows is post-processing (`dpfast.solvers.state_values.fitted_values`).
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from dpfast._arrays import FloatArray
+from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run
 from dpfast.privacy import Privacy, parts_of
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.rounding import ROUND_UP, remembered
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.solvers.state_values import Earlier, Estimate, Lost, StateSums, fitted_values
 from dpfast.statistics.filled_returns import (
@@ -184,19 +184,14 @@ class StagedVisits(PolicyMechanism):
     def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, _Clip]:
         """Choose the clip of a person's visits by a release."""
         most = self.problem.most_visited
-        edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
-        edges = edges[edges >= 1]
+        edges, middles, ends, lost = _visit_clips(most)
         counts = NoisySum.of_counts(part, 1, len(edges))
         released = yield Query("numbers of visits", counts, partial(visit_counts, returns=self.returns, edges=edges))
         histogram = released.values["sum"][0]
-        middles = np.sqrt(0.5 * (np.append(0, edges[:-1]) + 1.0 + edges))
         seen = np.maximum(histogram, 0.0)
         mean = float(middles**2 @ seen) / max(float(np.sum(seen)), 5.0 * counts.deviation)
         mean = min(max(mean, 1.0), float(most))
         noise = unit * self.problem.n_states / (n * mean)
-        ends = np.unique(np.sqrt(np.multiply.outer(_VISIT_NORMS, edges)))
-        norms = np.sqrt(np.multiply.outer(_VISIT_NORMS, middles**2))
-        lost = [np.mean(np.maximum(1.0 - end / norms, 0.0), axis=0) for end in ends]
         at = _least_error(ends, lost, histogram, counts.deviation, noise, _BIAS_OF_VISITS / n)
         return _Clip(float(ends[at]), noise * float(ends[at]), min(max(float(lost[at] @ histogram), 0.0) / n, 1.0))
 
@@ -359,12 +354,26 @@ def _caution(lost: Lost, bias: float) -> str:
     return "; ".join(said)
 
 
+@remembered
+def _visit_clips(most: int) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return bins of numbers of visits, up to the most: their ends and middles; clips, and what each loses of a bin."""
+    edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
+    edges = edges[edges >= 1]
+    middles = np.sqrt(0.5 * (np.append(0, edges[:-1]) + 1.0 + edges))
+    ends = np.unique(np.sqrt(np.multiply.outer(_VISIT_NORMS, edges)))
+    norms = np.sqrt(np.multiply.outer(_VISIT_NORMS, middles**2))
+    lost = np.array([np.mean(np.maximum(1.0 - end / norms, 0.0), axis=0) for end in ends])
+    for one in (edges, middles, ends, lost):
+        one.flags.writeable = False
+    return edges, middles, ends, lost
+
+
 def _least_error(
-    ends: FloatArray, lost: list[FloatArray], counts: FloatArray, deviation: float, noise: float, bias: float
+    ends: FloatArray, lost: Sequence[FloatArray] | FloatArray, counts: FloatArray, deviation: float, noise: float, bias: float
 ) -> int:
     """Return the bin edge with the least error: noise proportional to it, and bias from clipping the counted people.
 
     One standard deviation of its noise is added to the bias.
     """
-    losses = np.array([max(float(one @ counts), 0.0) + deviation * float(np.linalg.norm(one)) for one in lost])
+    losses = np.array([max(float(one @ counts), 0.0) + deviation * math.sqrt(one @ one) for one in lost])
     return int(np.argmin(np.hypot(noise * ends, bias * losses)))

@@ -263,8 +263,8 @@ def fitted_values(
         # A state's own mean, and its deviation; for rarely visited states these are uninformative.
         own_error = np.sqrt(variances) / safe
         own_mean = np.where(sure, returns / safe, drawn)
-        moved = np.clip(drawn - own_mean, -_FARTHEST * own_error, _FARTHEST * own_error)
-        values = np.clip(own_mean + moved, *limits)
+        moved = np.minimum(np.maximum(drawn - own_mean, -_FARTHEST * own_error), _FARTHEST * own_error)
+        values = np.minimum(np.maximum(own_mean + moved, limits[0]), limits[1])
         settled = float(np.abs(values - previous).max()) <= _PRECISION * (limits[1] - limits[0])
         if settled and abs(spread - last) <= _PRECISION * last:
             break

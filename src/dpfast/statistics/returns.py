@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,15 @@ _STEPS_PER_THREAD = 1 << 17  # below this, starting a thread costs more than it 
 _STEPS_PER_RANGE = 1 << 22  # some 20 ms of one core: how long an interrupt waits
 # Rounding errors of a few operations are below this many parts of the result.
 _FEW_ROUNDINGS = 4 * 2.0**-53
+
+
+@rounding.remembered
+def _exponent_and_largest(low: float, high: float) -> tuple[int, int]:
+    width = Fraction(high) - Fraction(low)
+    exponent = _LOG2_UNITS - math.frexp(rounding.up(width))[1]
+    while width * Fraction(2) ** exponent <= 1 << _LOG2_UNITS:
+        exponent += 1
+    return exponent, int(width * Fraction(2) ** exponent)
 
 
 @dataclass(frozen=True)
@@ -78,11 +87,7 @@ class ReturnGrid:
                 "return_range must be a pair (low, high), low below high by 1e-100 or more, within 1e100, "
                 f"got ({low!r}, {high!r})"
             )
-        width = Fraction(high) - Fraction(low)
-        exponent = _LOG2_UNITS - math.frexp(rounding.up(width))[1]
-        while width * Fraction(2) ** exponent <= 1 << _LOG2_UNITS:
-            exponent += 1
-        return cls(low, high, exponent, int(width * Fraction(2) ** exponent))
+        return cls(low, high, *_exponent_and_largest(low, high))
 
     @property
     def unit(self) -> float:
@@ -106,7 +111,7 @@ class ReturnGrid:
         """Units of about the middle of the range."""
         return self.largest // 2
 
-    @property
+    @cached_property
     def middle(self) -> float:
         """That point, rounded once to the nearest float."""
         return float(Fraction(self.low) + Fraction(self.middle_units) / Fraction(2) ** self.exponent)
