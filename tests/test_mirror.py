@@ -59,8 +59,6 @@ TESTED_BY = {
     "releases/staged_fit.py": "releases/test_staged_regression.py",
     "solvers/certificates.py": "solvers/test_smooth_convex.py",
     "solvers/loss_sums.py": "solvers/test_losses.py",
-    "solvers/proximal_bounds.py": "solvers/test_smooth_convex.py",
-    "solvers/quadratic_faces.py": "solvers/test_quadratic.py",
     "statistics/accumulator.py": "statistics/test_gram.py",
     "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",
     "synthetic_control/predictions.py": "synthetic_control/test_estimator.py",

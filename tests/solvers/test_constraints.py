@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from reference import projections as reference
 
-from dpfast.solvers import Box, ElasticNet, L1Ball, L2Ball, Lasso, Proximable, Ridge, project_onto_simplex
+from dpfast.solvers import Box, ElasticNet, L1Ball, L2Ball, Lasso, Proximable, Ridge
 
 vectors = st.integers(1, 12).flatmap(lambda n: arrays(float, n, elements=st.floats(-1e3, 1e3)))
 radii = st.floats(1e-3, 1e3)
@@ -37,12 +37,6 @@ def test_l1_projection_is_exact_to_rounding(y, radius):
     assert exact_error(projected, reference.exactly_onto_l1_ball(y, radius)) <= 8 * 2.0**-53 * max(
         radius, np.abs(projected).max()
     )
-
-
-@given(vectors, radii)
-def test_simplex_projection_is_exact_to_rounding(y, total):
-    projected = project_onto_simplex(y, total)
-    assert exact_error(projected, reference.exactly_onto_simplex(y, total)) <= 16 * 2.0**-53 * total
 
 
 @pytest.mark.parametrize(

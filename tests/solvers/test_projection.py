@@ -10,7 +10,6 @@ from dpfast.solvers import (
     LabelFactor,
     MomentNoise,
     NoisyMoments,
-    project_cross_moments,
     quadratic_over_ball,
     ridge_from_moments,
 )
@@ -230,11 +229,3 @@ def test_a_projected_fit_is_no_worse_than_a_plain_one(n, d, outcomes, kind):
 def test_bad_input_is_named(arguments, error, message):
     with pytest.raises(error, match=message):
         project(*arguments)
-
-
-def test_matrices_are_projected_alike_from_labels_and_from_their_factor():
-    rng = np.random.default_rng(0)
-    xy, labels = 9.0 * rng.normal(size=(2, 5)), rng.normal(size=(3, 5))
-    expected = LabelFactor.from_labels(labels).project(xy, 0.5)
-    np.testing.assert_array_equal(project_cross_moments(xy, labels, 0.5), expected)
-    assert not np.array_equal(expected, xy)

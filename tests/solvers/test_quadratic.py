@@ -17,9 +17,7 @@ from dpfast.solvers import (
     Ridge,
     certificates,
     minimise_quadratic,
-    proximal_bounds,
     quadratic,
-    quadratic_over_l1_ball,
     smallest_quadratic_tolerance,
 )
 
@@ -110,8 +108,8 @@ def test_the_number_of_guaranteed_steps_is_enough_in_the_worst_case_and_a_sixth_
     constraint = L2Ball(1.001 * np.linalg.norm(exact))
     found = solved(matrix, vector, constraint, None, low, high, 1e-6)
     assert np.linalg.norm(found.x - exact) <= found.distance_bound <= 1e-6
-    enough = proximal_bounds.QuadraticBounds.n_guaranteed_steps
-    monkeypatch.setattr(proximal_bounds.QuadraticBounds, "n_guaranteed_steps", lambda self, tau: enough(self, tau) // 6)
+    enough = certificates.QuadraticBounds.n_guaranteed_steps
+    monkeypatch.setattr(certificates.QuadraticBounds, "n_guaranteed_steps", lambda self, tau: enough(self, tau) // 6)
     short = solved(matrix, vector, constraint, None, low, high, 1e-6)
     assert np.linalg.norm(short.x - exact) > 1e-6
 
@@ -369,9 +367,3 @@ def test_the_guaranteed_way_serves_large_vectors(name, never_certified):
         found = solved(matrix, vector, CONSTRAINTS[name], Lasso(0.1), low, high, 1e-12)
         exact = reference.exact_minimiser(matrix, vector, CONSTRAINTS[name], 0.1)
         assert reference.distance(found.x, exact) <= found.distance_bound <= 1e-12
-
-
-def test_the_l1_ball_has_a_name_of_its_own():
-    promises = {"strong_convexity": 2.0, "smoothness": 2.0, "tolerance": 1e-12}
-    found = quadratic_over_l1_ball([[2.0, 0.0], [0.0, 2.0]], [-3.0, -2.0], 1.0, **promises)
-    np.testing.assert_allclose(found.x, [0.75, 0.25], atol=1e-12)

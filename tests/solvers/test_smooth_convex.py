@@ -23,8 +23,7 @@ from dpfast.solvers import (
     certificates,
     minimise_quadratic,
     minimise_smooth,
-    proximal_bounds,
-    quadratic_faces,
+    quadratic,
     smallest_smooth_tolerance,
     smooth_convex,
 )
@@ -133,10 +132,8 @@ def test_squared_loss_is_a_quadratic(constraint):
 
 def test_the_matrix_of_squares_is_factored_once(monkeypatch):
     function, *_ = function_of(SquaredLoss())
-    factor, calls = quadratic_faces.linalg.eigh, []
-    monkeypatch.setattr(
-        quadratic_faces.linalg, "eigh", lambda *args, **options: calls.append(0) or factor(*args, **options)
-    )
+    factor, calls = quadratic.linalg.eigh, []
+    monkeypatch.setattr(quadratic.linalg, "eigh", lambda *args, **options: calls.append(0) or factor(*args, **options))
     ball = L2Ball(0.05)
     found = minimise_smooth(function, constraint=ball, penalty=Ridge(0.5), tolerance=1e-12)
     assert np.linalg.norm(found.x) == pytest.approx(0.05)
@@ -325,7 +322,7 @@ def test_constants_are_not_taken_from_the_data():
         problem = smooth_convex._Problem.of(function, L2Ball(1.0), Ridge(1.0), None)
         bounds.append((problem.bounds.smallest_tolerance(), problem.bounds.n_guaranteed_steps(1e-9)))
     assert bounds[0] == bounds[1] == bounds[2]
-    assert isinstance(problem.bounds, proximal_bounds.ProximalBounds)
+    assert isinstance(problem.bounds, certificates.ProximalBounds)
 
 
 def test_threads_do_not_matter():

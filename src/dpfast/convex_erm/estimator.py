@@ -23,10 +23,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm.inference import CONSTANT, SHARE, ErrorReports, WithErrors, attributes_of, split
 from dpfast.convex_erm.mechanism import Labelled, Linear, Minimisers, names_of_minimisers
-from dpfast.convex_erm.plan import (
-    planned,
-    released_signal,
-)
+from dpfast.convex_erm.plan import planned, released_signal
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
 from dpfast.estimator.documentation import missing_bound
@@ -54,8 +51,8 @@ from dpfast.solvers import (
     SquaredLoss,
 )
 from dpfast.solvers.constraints import Constraint
-from dpfast.solvers.proximal_point import minimise_convex
 from dpfast.solvers.sandwich import Errors
+from dpfast.solvers.smooth_convex import minimise_convex
 from dpfast.statistics.rows import RowMap, bounded_rows, check_box, public_rows
 
 

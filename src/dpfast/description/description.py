@@ -18,7 +18,7 @@ from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_html, header_of, releases_html
 from dpfast.privacy import Privacy
-from dpfast.solvers.fieller import NoisyRatio
+from dpfast.solvers.inference import NoisyRatio
 
 if TYPE_CHECKING:
     from pandas import DataFrame

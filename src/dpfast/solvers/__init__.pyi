@@ -8,15 +8,14 @@ from dpfast.solvers.constraints import L2Ball as L2Ball
 from dpfast.solvers.constraints import Lasso as Lasso
 from dpfast.solvers.constraints import Proximable as Proximable
 from dpfast.solvers.constraints import Ridge as Ridge
-from dpfast.solvers.constraints import project_onto_simplex as project_onto_simplex
 from dpfast.solvers.damped import DenoisedMoments as DenoisedMoments
 from dpfast.solvers.damped import components_beyond as components_beyond
 from dpfast.solvers.damped import damped_solve as damped_solve
 from dpfast.solvers.damped import hidden_reach as hidden_reach
 from dpfast.solvers.damped import noise_edge as noise_edge
 from dpfast.solvers.damped import noise_floor as noise_floor
-from dpfast.solvers.fieller import NoisyRatio as NoisyRatio
 from dpfast.solvers.inference import Evidence as Evidence
+from dpfast.solvers.inference import NoisyRatio as NoisyRatio
 from dpfast.solvers.inference import Posterior as Posterior
 from dpfast.solvers.inference import Textbook as Textbook
 from dpfast.solvers.inference import evidence_of_moments as evidence_of_moments
@@ -34,11 +33,8 @@ from dpfast.solvers.losses import SmoothedHuber as SmoothedHuber
 from dpfast.solvers.losses import SmoothedQuantile as SmoothedQuantile
 from dpfast.solvers.losses import SquaredLoss as SquaredLoss
 from dpfast.solvers.projection import LabelFactor as LabelFactor
-from dpfast.solvers.projection import project_cross_moments as project_cross_moments
-from dpfast.solvers.proximal_point import minimise_convex as minimise_convex
 from dpfast.solvers.quadratic import FactorMatrix as FactorMatrix
 from dpfast.solvers.quadratic import minimise_quadratic as minimise_quadratic
-from dpfast.solvers.quadratic import quadratic_over_l1_ball as quadratic_over_l1_ball
 from dpfast.solvers.quadratic import smallest_quadratic_tolerance as smallest_quadratic_tolerance
 from dpfast.solvers.ridge import MomentNoise as MomentNoise
 from dpfast.solvers.ridge import NoisyMoments as NoisyMoments
@@ -51,6 +47,7 @@ from dpfast.solvers.ridge import ridge_from_moments as ridge_from_moments
 from dpfast.solvers.ridge import ridge_from_rows as ridge_from_rows
 from dpfast.solvers.ridge import ridge_of_each_outcome as ridge_of_each_outcome
 from dpfast.solvers.smooth_convex import SmoothConvexFunction as SmoothConvexFunction
+from dpfast.solvers.smooth_convex import minimise_convex as minimise_convex
 from dpfast.solvers.smooth_convex import minimise_smooth as minimise_smooth
 from dpfast.solvers.smooth_convex import smallest_smooth_tolerance as smallest_smooth_tolerance
 from dpfast.solvers.sphere import quadratic_over_ball as quadratic_over_ball

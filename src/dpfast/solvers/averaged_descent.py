@@ -29,7 +29,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, eigh
+from dpfast.solvers.ridge import MomentNoise, eigh, symmetric
 
 #: People times mu below which scores show no more than a level, and least squares without one hardly more.
 FEW = 60.0
@@ -241,7 +241,7 @@ class Coordinates:
         # Rotated to need few products: noise equal in all coordinates stays equal.
         whitening = _triangular((vectors * lengths) @ vectors.T)
         seen = people * np.eye(features + constant)
-        seen[:features, :features] = _symmetric(whitening @ xx @ whitening.T)
+        seen[:features, :features] = symmetric(whitening @ xx @ whitening.T)
         scaled = noise * (float(np.add.reduce(np.add.reduce(whitening**2, axis=1))) / features)
         cost = float(np.add.reduce(1.0 / (lengths**2 * (kept + ridge))))
         return cls(whitening, center, constant, seen, scaled, cost)
@@ -274,7 +274,7 @@ class Coordinates:
         pooled = (self.xx[:features, :features] * other + xx * own) / (own + other)
         if x is not None:
             pooled = np.block([[pooled, x[:, None]], [x[None, :], np.full((1, 1), people)]])
-        return replace(self, xx=_symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
+        return replace(self, xx=symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
 
     def curved(self, clipped: float, outcomes: int) -> Coordinates:
         """Return X'X of the unclipped people, as the change of the sums with the coefficients shows it.
@@ -536,7 +536,7 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: f
     signal = signals[(likelihoods >= np.maximum.reduce(likelihoods) - unlikely).nonzero()[0][-1]]
     factors = signal / (signal + variances)
     half = vectors * factors
-    kept = _symmetric(half @ (variances[:, None] * half.T))
+    kept = symmetric(half @ (variances[:, None] * half.T))
     # A ridge p removes p/(g + p) of a direction, g the value of X'X there.
     sizes = np.einsum("ij,ik,kj->j", vectors, xx, vectors)
     ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
@@ -555,7 +555,7 @@ def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
 def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
     """Return the least-squares coefficients after adding a ridge to X'X."""
     factor = np.asarray(np.linalg.solve(xx + np.diag(np.broadcast_to(penalty, len(xx))), xx), np.float64)
-    return Shrunk(factor @ coef, _symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
+    return Shrunk(factor @ coef, symmetric(factor @ covariance @ factor.T), float(np.max(penalty)))
 
 
 class Unclipped(NamedTuple):
@@ -593,7 +593,7 @@ def without_constant(xx: FloatArray, *, has_constant: bool) -> FloatArray:
     if not has_constant:
         return xx
     features: FloatArray = xx[:-1, :-1] - np.outer(xx[:-1, -1], xx[-1, :-1]) / xx[-1, -1]
-    return _symmetric(features)
+    return symmetric(features)
 
 
 def inverse(matrix: FloatArray) -> FloatArray:
@@ -605,8 +605,3 @@ def _triangular(whitening: FloatArray) -> FloatArray:
     """Turn coordinates: whitening = turn @ lower, turn orthogonal; return lower."""
     _, right = linalg.qr(whitening[:, ::-1])
     return np.ascontiguousarray(right[::-1, ::-1])
-
-
-def _symmetric(matrix: FloatArray) -> FloatArray:
-    symmetric: FloatArray = (matrix + matrix.T) / 2.0
-    return symmetric

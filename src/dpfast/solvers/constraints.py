@@ -89,15 +89,6 @@ class L1Ball(_Ball):
         return projected.reshape(array.shape)
 
 
-def project_onto_simplex(points: ArrayLike, total: float = 1.0, *, n_threads: int | None = None) -> FloatArray:
-    """Nearest point of {x >= 0, sum x = total} to each vector of an array of shape (..., n), in linear time."""
-    # A shift moves no projection, and no entry that is `total` below the largest counts: so all become positive, with a
-    # sum beyond the ball.
-    ball, array = L1Ball(total), _vectors(points)
-    near = np.maximum(array - array.max(axis=-1, keepdims=True), -ball.radius)
-    return ball.project(near + 2.0 * ball.radius, n_threads=n_threads)
-
-
 @dataclass(frozen=True, eq=False)
 class Box:
     """The points x with low <= x <= high in every coordinate.

@@ -26,9 +26,9 @@ from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single
 from dpfast.kernels import generalised_linear, quadratic_step
 from dpfast.kernels.columns import in_c_order
 from dpfast.solvers.arrays import ROUND_UP, UNIT, finite_array, normalised, sum_of_pairs
+from dpfast.solvers.certificates import QuadraticBounds
 from dpfast.solvers.constraints import in_range
 from dpfast.solvers.losses import CallableLoss, GeneralisedLinearLoss, SquaredLoss
-from dpfast.solvers.proximal_bounds import QuadraticBounds
 
 Pair = tuple[FloatArray, FloatArray]
 

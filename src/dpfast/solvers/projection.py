@@ -164,12 +164,6 @@ class LabelFactor:
         return xy
 
 
-def project_cross_moments(xy: ArrayLike, labels: ArrayLike | LabelFactor, bound: float) -> FloatArray:
-    """Project a noisy X'Y onto the set possible with ||x|| <= bound and public labels (PRIMO's Algorithms 2, 3)."""
-    factor = labels if isinstance(labels, LabelFactor) else LabelFactor.from_labels(labels)
-    return factor.project(xy, bound)
-
-
 def _real_matrix(name: str, values: ArrayLike) -> NDArray[np.generic]:
     matrix = np.asarray(values)
     if matrix.dtype.kind not in "fiub":

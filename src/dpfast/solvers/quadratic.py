@@ -1,29 +1,43 @@
 """Strongly convex quadratics over balls and boxes, with a proved bound on the distance from the minimiser.
 
-Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I. Guesses of a Newton method on faces
-(dpfast.solvers.quadratic_faces) are refined and certified in twice the working precision. If none is certified, the
-accelerated method is run for as many steps as any problem needs (dpfast.solvers.certificates). In nearly all cases the
-first guess will do.
+Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I. Guesses in double precision, of a semismooth
+Newton method on faces, are refined and certified in twice the working precision. If none is certified, the accelerated
+method is run for as many steps as any problem needs (dpfast.solvers.certificates). In nearly all cases the first guess
+will do.
+
+A face is a set of points with the same free entries, of one sign each, the same entries at zero or at a bound, and all
+or none on the sphere of a ball. The minimiser over a face solves a linear system; over the L2 sphere, a secular
+equation. A proximal gradient step from x ends on a face; its minimiser is the next x. The method ends when the step
+from the minimiser over a face stays on that face. No guess is relied on: the certificate proves the result.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
-from dpfast.solvers.arrays import ROUND_UP, exact_sum, finite_array
-from dpfast.solvers.certificates import Certificate, Minimiser
-from dpfast.solvers.constraints import LARGEST, Constraint, ElasticNet, L1Ball, L2Ball
-from dpfast.solvers.proximal_bounds import QuadraticBounds, attainable, checked_linear, reduced_linear
-from dpfast.solvers.quadratic_faces import Face, QuadraticProblem, guesses
+from dpfast.kernels import quadratic_step as kernel
+from dpfast.solvers.arrays import ROUND_UP, exact_product, exact_sum, finite_array, in_two_rows, normalised
+from dpfast.solvers.certificates import (
+    Certificate,
+    Minimiser,
+    ProximalBounds,
+    QuadraticBounds,
+    attainable,
+    checked_linear,
+    reduced_linear,
+)
+from dpfast.solvers.constraints import LARGEST, Box, Constraint, ElasticNet, L1Ball, L2Ball
+from dpfast.solvers.sphere import ball_multiplier
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +53,6 @@ class FactorMatrix:
         if not 0.0 <= diagonal <= LARGEST:
             raise ValueError(f"diagonal must lie between 0 and 2**200, got {diagonal!r}")
         object.__setattr__(self, "diagonal", diagonal)
-
-
-def quadratic_over_l1_ball(
-    matrix: ArrayLike | FactorMatrix, vector: ArrayLike, radius: float, **promises: Any
-) -> Minimiser:
-    """Minimise x'Ax/2 + v'x over an L1 ball: `minimise_quadratic`, with its other arguments."""
-    return minimise_quadratic(matrix, vector, constraint=L1Ball(radius), **promises)
 
 
 def minimise_quadratic(
@@ -143,3 +150,303 @@ def _minimise(problem: QuadraticProblem, tolerance: float) -> Minimiser:
     certificate = Certificate(problem.steps(), problem.bounds, problem.linear)
     face_at = partial(Face, problem)
     return certificate.minimiser(((guess, face_at) for guess in guesses(problem)), problem.start(), tolerance)
+
+
+# Between attempts of the Newton method: lengths of bursts of accelerated steps.
+_BURSTS = (0, 20, 60, 200, 600, 2000)
+_NEWTON_STEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticProblem:
+    """A problem of checked arrays; its methods but `steps` work in double precision and promise nothing."""
+
+    array: FloatArray
+    transposed: FloatArray | None
+    diagonal: float
+    diagonal_rest: float
+    linear: FloatArray
+    weight: float
+    constraint: Constraint | None
+    bounds: ProximalBounds
+    _last_system: dict[bytes, _System] = field(default_factory=dict, init=False)
+    _last_step: list[Any] = field(default_factory=list, init=False)
+
+    def steps(self) -> kernel.QuadraticSteps:
+        """Return steps of the declared length in twice the precision."""
+        return kernel.QuadraticSteps(
+            self.array,
+            self.transposed,
+            self.linear,
+            diagonal=(self.diagonal, self.diagonal_rest),
+            **step_arguments(self.constraint, self.weight, self.bounds),
+        )
+
+    def start(self) -> FloatArray:
+        """Point of the set."""
+        origin = np.zeros(len(self.linear))
+        return origin if self.constraint is None else self.constraint.project(origin)
+
+    def product(self, x: FloatArray) -> FloatArray:
+        """Ax."""
+        if self.transposed is not None:
+            return 2.0 * (self.array @ (self.transposed @ x)) + self.diagonal * x
+        return self.array @ x + self.diagonal * x
+
+    def value(self, x: FloatArray) -> float:
+        """Value of the objective, infinite or not a number where it overflows."""
+        return float(x @ (0.5 * self.product(x) + self.linear) + self.weight * np.abs(x).sum())
+
+    def system(self, free: NDArray[np.intp]) -> _System:
+        """Return the matrix restricted to free entries; the last one is kept, as neighbouring faces often share it."""
+        key = free.tobytes()
+        if key not in self._last_system:
+            self._last_system.clear()
+            self._last_system[key] = _System.of(self, free)
+        return self._last_system[key]
+
+    def take_system(self, other: QuadraticProblem) -> None:
+        """Take over the matrix kept by a problem of the same array and diagonal."""
+        self._last_system.update(other._last_system)
+
+    def proximal(self, x: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
+        """Return the point that a step from x projects, and its projection; the last are kept."""
+        if self._last_step and self._last_step[0] is x and self._last_step[1] == step:
+            moved, projected = self._last_step[2:]
+            return moved, projected
+        moved = x - step * (self.product(x) + self.linear)
+        if self.weight > 0.0:
+            moved = np.sign(moved) * np.maximum(np.abs(moved) - step * self.weight, 0.0)
+        if not np.isfinite(moved).all():
+            raise linalg.LinAlgError("a system was solved by numbers beyond the range of floats")
+        projected = moved if self.constraint is None else self.constraint.project(moved)
+        self._last_step[:] = x, step, moved, projected
+        return moved, projected
+
+
+def step_arguments(constraint: Constraint | None, weight: float, bounds: ProximalBounds) -> dict[str, Any]:
+    """Return the arguments of ProximalSteps for a set, a weight and bounds."""
+    names = {type(None): "whole_space", Box: "box", L2Ball: "l2_ball", L1Ball: "l1_ball"}
+    box = constraint.bounds(bounds.n) if isinstance(constraint, Box) else None
+    return {
+        "weight": weight,
+        "step": bounds.step,
+        "set_name": names[type(constraint)],
+        "radius": constraint.radius if isinstance(constraint, L2Ball | L1Ball) else 0.0,
+        "bounds": None if box is None else (np.ascontiguousarray(box[0]), np.ascontiguousarray(box[1])),
+    }
+
+
+def guesses(problem: QuadraticProblem) -> Iterator[FloatArray]:
+    """Yield points at which the Newton method, from ever better starts, ends or is given up."""
+    if problem.weight == 0.0 and (problem.constraint is None or isinstance(problem.constraint, L2Ball)):
+        # There are two faces, and any step tells them apart.
+        yield _undamped(problem, problem.start(), problem.bounds.step)
+    step = 1.0 / _estimated_smoothness(problem)
+    x = problem.proximal(np.zeros(len(problem.linear)), step)[1]
+    for length in _BURSTS:
+        x = _accelerated(problem, x, step, length)
+        yield _undamped(problem, x, step)
+        x = _damped(problem, x, step)
+        yield x
+
+
+def _undamped(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray:
+    """Return the end of the Newton method; it may cycle."""
+    tried: set[tuple[bytes, bytes, bytes, bool]] = set()
+    face = Face.after_step(problem, x, step)
+    while face.key not in tried and len(tried) < _NEWTON_STEPS:
+        tried.add(face.key)
+        x = face.minimiser()
+        face = Face.after_step(problem, x, step)
+    return x
+
+
+def _damped(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray:
+    """Return where it ends if it goes only as far as the objective falls."""
+    for _ in range(_NEWTON_STEPS):
+        x = problem.proximal(x, step)[1]
+        face = Face.after_step(problem, x, step)
+        end, value = face.minimiser(), problem.value(x)
+        candidates = (face.shortened(x, end, 0.25**halvings) for halvings in range(8))
+        better = next((candidate for candidate in candidates if problem.value(candidate) < value), None)
+        if better is None:
+            break
+        x = better
+    return x
+
+
+def _estimated_smoothness(problem: QuadraticProblem) -> float:
+    """Largest eigenvalue as the power method finds it, somewhat more: the declared bound may be far above."""
+    x = np.cos(np.arange(len(problem.linear), dtype=np.float64) ** 2)
+    estimate = float(linalg.norm(x))
+    for _ in range(12):
+        x = problem.product(x / estimate)
+        estimate = float(linalg.norm(x))
+        if estimate == 0.0:
+            break
+    return min(max(1.2 * estimate, problem.bounds.strong_convexity), problem.bounds.smoothness)
+
+
+def _accelerated(problem: QuadraticProblem, x: FloatArray, step: float, n_steps: int) -> FloatArray:
+    """Accelerated steps, starting anew when they turn back (O'Donoghue and Candes 2015)."""
+    ahead, weight = x, 1.0
+    for _ in range(n_steps):
+        following = problem.proximal(ahead, step)[1]
+        if (ahead - following) @ (following - x) > 0.0:
+            weight = 1.0
+        next_weight = (1.0 + math.sqrt(1.0 + 4.0 * weight * weight)) / 2.0
+        ahead = following + (weight - 1.0) / next_weight * (following - x)
+        x, weight = following, next_weight
+    return x
+
+
+class Face:
+    """Points of which some entries are free, of one sign each, and others fixed; on the sphere of a ball, or not."""
+
+    def __init__(self, problem: QuadraticProblem, point: FloatArray, on_boundary: bool) -> None:
+        constraint = problem.constraint
+        free = np.ones(len(point), dtype=bool)
+        if isinstance(constraint, Box):
+            low, high = constraint.bounds(len(point))
+            free = (low < point) & (point < high)
+        if isinstance(constraint, L1Ball) or problem.weight > 0.0:
+            free &= point != 0.0
+        self._problem = problem
+        self._free = np.flatnonzero(free)
+        self._fixed = np.where(free, 0.0, point)
+        self._signs = np.sign(point[self._free])
+        self._tight = on_boundary
+        self.key = free.tobytes(), self._signs.tobytes(), self._fixed.tobytes(), on_boundary
+
+    @classmethod
+    def after_step(cls, problem: QuadraticProblem, x: FloatArray, step: float) -> Face:
+        """Return the face on which a step from x ends."""
+        moved, projected = problem.proximal(x, step)
+        on_boundary = isinstance(problem.constraint, L1Ball | L2Ball) and not np.array_equal(moved, projected)
+        return cls(problem, projected, on_boundary)
+
+    def moved_onto(self, x: FloatArray) -> FloatArray:
+        """Return x, a sum of two rows, with the fixed entries at their values."""
+        moved = np.stack([self._fixed, np.zeros_like(self._fixed)])
+        moved[:, self._free] = x[:, self._free]
+        return moved
+
+    def minimiser(self) -> FloatArray:
+        """Minimiser over the face's affine hull, or over the sphere in it."""
+        problem, x = self._problem, self._fixed.copy()
+        gradient = problem.linear + (problem.product(x) if x.any() else 0.0)
+        if self._tight and isinstance(problem.constraint, L2Ball):
+            descent = -gradient[self._free] - problem.weight * self._signs
+            x[self._free] = self._solver().on_sphere(descent, problem.constraint.radius)
+        else:
+            x += self.correction(in_two_rows(x), in_two_rows(gradient))
+        if not np.isfinite(x).all():
+            raise linalg.LinAlgError("a system was solved by numbers beyond the range of floats")
+        return x
+
+    def correction(self, x: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the Newton step from x to the minimiser; x and the gradient are sums of two rows.
+
+        At the minimiser gradient and multipliers cancel, so what is left of them is found without rounding them.
+        """
+        added = np.zeros(x.shape[1])
+        if len(self._free) == 0:
+            return added
+        constraint, weight = self._problem.constraint, self._problem.weight
+        x, gradient = x[:, self._free], gradient[:, self._free]
+        if self._tight and isinstance(constraint, L2Ball):
+            gradient = normalised(gradient[0] + weight * self._signs, gradient[1])
+            added[self._free] = self._solver().along_sphere(gradient, x, constraint.radius)
+        elif self._tight and isinstance(constraint, L1Ball):
+            multiplier = -float(np.mean(self._signs * gradient[0]))
+            slack = math.fsum([constraint.radius, *(-self._signs * x).ravel()])
+            solved = self._solver().solve(-(gradient[0] + multiplier * self._signs) - gradient[1])
+            normal = self._solver().solve(self._signs)
+            added[self._free] = solved - (self._signs @ solved - slack) / (self._signs @ normal) * normal
+        else:
+            added[self._free] = self._solver().solve(-(gradient[0] + weight * self._signs) - gradient[1])
+        return added
+
+    def shortened(self, start: FloatArray, end: FloatArray, part: float) -> FloatArray:
+        """Return the point a part of the way; entries that would change their sign stay at zero."""
+        x = start + part * (end - start)
+        if isinstance(self._problem.constraint, L1Ball) or self._problem.weight > 0.0:
+            x[start * x < 0.0] = 0.0
+        return x if self._problem.constraint is None else self._problem.constraint.project(x)
+
+    def _solver(self) -> _System:
+        return self._problem.system(self._free)
+
+
+class _System:
+    """The matrix A restricted to the free entries, factored as far as it has been needed."""
+
+    def __init__(self, factor: FloatArray | None, diagonal: float, dense: FloatArray | None) -> None:
+        self._factor = factor
+        self._diagonal = diagonal
+        self._dense = dense
+        self._cholesky: FloatArray | None = None
+        self._spectrum: tuple[FloatArray, FloatArray] | None = None
+
+    @classmethod
+    def of(cls, problem: QuadraticProblem, free: NDArray[np.intp]) -> _System:
+        if problem.transposed is None:
+            dense = problem.array[np.ix_(free, free)]
+            dense[np.diag_indices_from(dense)] += problem.diagonal
+            return cls(None, problem.diagonal, dense)
+        factor = problem.array[free]
+        if len(free) > factor.shape[1]:
+            return cls(factor, problem.diagonal, None)
+        dense = 2.0 * factor @ factor.T
+        dense[np.diag_indices_from(dense)] += problem.diagonal
+        return cls(None, problem.diagonal, dense)
+
+    def solve(self, b: FloatArray) -> FloatArray:
+        """A^-1 b; with a factor by (2FF' + d I)^-1 = (I - F (d/2 I + F'F)^-1 F')/d."""
+        if self._cholesky is None:
+            if self._factor is None:
+                core = self._dense
+            else:
+                core = self._factor.T @ self._factor
+                core[np.diag_indices_from(core)] += 0.5 * self._diagonal
+            self._cholesky = linalg.cholesky(core, lower=True, check_finite=False)
+        if self._factor is None:
+            return np.asarray(linalg.cho_solve((self._cholesky, True), b, check_finite=False))
+        inner = linalg.cho_solve((self._cholesky, True), self._factor.T @ b, check_finite=False)
+        return np.asarray((b - self._factor @ inner) / self._diagonal)
+
+    def on_sphere(self, b: FloatArray, radius: float) -> FloatArray:
+        """Solution of (A + nu) x = b with ||x|| = radius, nu >= 0."""
+        values, vectors = self._eigenpairs()
+        coefficients = vectors.T @ b
+        rest = b - vectors @ coefficients
+        terms = np.append(values, self._diagonal), np.append(coefficients, linalg.norm(rest))
+        return self._solve_shifted(b, ball_multiplier(*terms, radius))
+
+    def along_sphere(self, gradient: FloatArray, x: FloatArray, radius: float) -> FloatArray:
+        """Newton step for gradient + nu x = 0, x'x = radius^2; gradient and x are sums of two rows."""
+        squares, of_radius = np.concatenate(exact_product(x[0], x[0])), exact_product(radius, np.array([radius]))
+        slack = 0.5 * math.fsum([*np.concatenate(of_radius), *-squares, *(-2.0 * x[0] * x[1])])
+        multiplier = max(-float(x[0] @ gradient[0]) / radius**2, 0.0)
+        product, rest = exact_product(multiplier, x[0])
+        residual = (gradient[0] + product) + (gradient[1] + (rest + multiplier * x[1]))
+        solved, normal = self._solve_shifted(-residual, multiplier), self._solve_shifted(x[0], multiplier)
+        return np.asarray(solved - (x[0] @ solved - slack) / (x[0] @ normal) * normal)
+
+    def _solve_shifted(self, b: FloatArray, shift: float) -> FloatArray:
+        values, vectors = self._eigenpairs()
+        coefficients = vectors.T @ b
+        inside = vectors @ (coefficients / (values + shift))
+        if self._factor is None:
+            return np.asarray(inside)
+        return np.asarray(inside + (b - vectors @ coefficients) / (self._diagonal + shift))
+
+    def _eigenpairs(self) -> tuple[FloatArray, FloatArray]:
+        if self._spectrum is None:
+            if self._factor is None:
+                self._spectrum = linalg.eigh(self._dense, driver="evd", check_finite=False)
+            else:
+                vectors, singular, _ = linalg.svd(self._factor, full_matrices=False, check_finite=False)
+                self._spectrum = 2.0 * singular**2 + self._diagonal, vectors
+        return self._spectrum

@@ -169,8 +169,12 @@ def positive_semidefinite(matrix: FloatArray) -> FloatArray:
     Negative eigenvalues become zero.
     """
     values, vectors = eigh(matrix)
-    repaired: FloatArray = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return (repaired + repaired.T) / 2.0
+    return symmetric((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def symmetric(matrix: FloatArray) -> FloatArray:
+    """Return the mean of a matrix and its transpose, which differ by rounding."""
+    return np.asarray((matrix + matrix.T) / 2.0)
 
 
 def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkage: Shrinkage | None = None) -> float:

@@ -26,7 +26,7 @@ from dpfast.ledger.release import guarantee_of
 from dpfast.privacy import Privacy
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import damped_solve
-from dpfast.solvers.fieller import NoisyRatio
+from dpfast.solvers.inference import NoisyRatio
 from dpfast.synthetic_control.donor_weights import output_half_width
 from dpfast.synthetic_control.mechanism import PredictorMap, Predictors
 from dpfast.synthetic_control.predictions import prediction_interval

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from dpfast.solvers.fieller import NoisyRatio
+from dpfast.solvers.inference import NoisyRatio
 
 
 def ratio(numerator, denominator, variances=(1.0, 1.0), covariance=0.0):
