@@ -2,7 +2,7 @@
  *
  * A row adds p r' to a step, p = V x, x its numbers and a 1 at its slot of each category, r = y - theta'x. Neither p nor its
  * products are formed. The sum of p r' over rows is V times that of x r': integers by number and by slot, to which V, of
- * integers too, is applied afterwards (dpfast.statistics.coded_steps). The norm of p, on which the clip depends, is the
+ * integers too, is applied afterwards (dpfast.statistics.coded). The norm of p, on which the clip depends, is the
  * root of x'V'V x: a sum of entries of V'V, one a pair of slots, and of numbers times such entries.
  *
  * A block of rows is taken column by column, WIDTH rows at a time (coded_step_level.h). Everything is done to each row on
@@ -13,9 +13,48 @@
  *
  * Integers of numbers are at most 2^20 and those of residuals 2^25 in size, so that sums of products over a block are
  * below 2^53, exact in any order, and those of residuals by slot are for 2^28 rows. */
-#include "coded_step.h"
-
 #include <string.h>
+
+#include "row_map.h"
+
+enum { DPFAST_CODED_ROWS = 256, DPFAST_CODES_ADDED = 0, DPFAST_NUMBERS_NOT_FINITE = 1, DPFAST_OUTCOMES_NOT_FINITE = 2 };
+
+/* Public tables; numbers are in units of their grids. */
+typedef struct {
+    const dpfast_row_map *map_y;
+    ptrdiff_t n_numbers, n_categories, n_outcomes;
+    const double *low, *high;                        /* of numbers, both or neither */
+    const double *center, *inverse_scale, *units;    /* units of the grid in 1: a power of two each */
+    double squared_bound;                            /* of rows before they are centred; infinite for none */
+    double squared_absent;                           /* squared norm of absent indicators, and what a level adds to it */
+    const double *slot_squares;
+    const ptrdiff_t *n_levels, *first_slots;         /* the last slot of a category is for none of its levels */
+    ptrdiff_t stride;                                /* a multiple of eight */
+    const double *of_slots;      /* a row a slot: twice its products with numbers, its theta an outcome, its own square */
+    const double *products;      /* n_numbers by n_numbers, of which the lower part is read: twice those off the diagonal */
+    const double *theta;         /* n_outcomes by n_numbers */
+    const double *pairs;         /* twice the products of slots of two categories, */
+    const ptrdiff_t *first_pairs; /* of the categories k < l from that of k n_categories + l on */
+    double slack;                /* at least the error of a squared norm of p */
+    double squared_longest;      /* rows beyond it are left out, */
+    double unit_r, onto_clip;    /* units of the grid of r in 1, and the norm in them onto which p r' is scaled */
+    double squared_limit;        /* on squared norms of p r', its r in units */
+    double squared_clip;         /* beyond which people are counted */
+    ptrdiff_t first_bin, n_bins; /* exponents of squared sizes that are counted */
+} dpfast_coded_step;
+
+/* Working space of one thread, for DPFAST_CODED_ROWS rows: columns of them, but where said otherwise. */
+typedef struct {
+    dpfast_map_scratch map_y;
+    double *y_rows, *y;      /* rows, and columns, */
+    double *x, *r;           /* of numbers and residuals, both in units in the end */
+    double *sums, *columns;  /* rows of sums over slots, and columns */
+    double *squared;         /* norms of p */
+    double *of_codes, *size; /* what codes add to the squared norm before rows are centred; squared sizes */
+    double *multipliers;
+    int32_t *slots;          /* a column a category */
+    int64_t *kept;           /* all bits, or none for rows that are left out */
+} dpfast_coded_step_scratch;
 
 #define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52: as in gram.c */
 #define MOST_NUMBER 0x1p20
@@ -137,7 +176,8 @@ static int load_outcomes(const dpfast_row_map *map, const dpfast_table *y, ptrdi
 #define DPFAST_LOOPS "coded_step_level.h"
 #include "levels.h"
 
-int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfast_table *numbers,
+/* Read n_rows <= DPFAST_CODED_ROWS rows: their residuals and squared norms of p. Returns a status. */
+static int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfast_table *numbers,
                            const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
                            const dpfast_coded_step_scratch *scratch)
 {
@@ -156,7 +196,9 @@ int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfas
     return DPFAST_CODES_ADDED;
 }
 
-ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step, ptrdiff_t n_rows,
+/* Hold them to the clip, and add them to sums by slot and outcome, and to the two limbs of sums by number and outcome.
+ * Returns how many were beyond the clip. Rows that are left out are marked. */
+static ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step, ptrdiff_t n_rows,
                                 const dpfast_coded_step_scratch *scratch, double *by_slot, int64_t *high, uint64_t *low,
                                 uint8_t *left_out)
 {
@@ -171,7 +213,8 @@ ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step, ptrdif
     return n_beyond;
 }
 
-void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch,
+/* Count them in the bins of their sizes. */
+static void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch,
                              int64_t *counts, uint8_t *left_out)
 {
     for (ptrdiff_t r = 0; r < n_rows; r++) {
@@ -184,7 +227,8 @@ void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, co
     }
 }
 
-void dpfast_coded_step_norms(ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch, double *norms,
+/* Put their norms of p in `norms`. */
+static void dpfast_coded_step_norms(ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch, double *norms,
                              uint8_t *left_out)
 {
     for (ptrdiff_t r = 0; r < n_rows; r++) {

@@ -20,7 +20,7 @@ from dpfast.kernels.row_maps cimport RowMapKernel
 cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
 
-cdef extern from "coded_step.h":
+cdef extern from "coded_step.c":
     enum:
         DPFAST_CODED_ROWS
 
@@ -96,7 +96,7 @@ cdef class CodedRows:
 
     Parameters
     ----------
-    tables : dpfast.statistics.coded_steps.PairTables
+    tables : dpfast.statistics.coded.PairTables
         Public tables of the step.
     map_y : RowMapKernel or None
         Map of outcomes; None for none.

@@ -177,4 +177,3 @@ static TARGET void LEVEL(add_by_number)(const dpfast_coded_step *step, ptrdiff_t
 #undef MASKED
 #undef SIZE
 #undef ROUNDED
-#include "undefine_turn_level.h"

@@ -13,11 +13,22 @@
  * The loop stops at an undecided draw, its words unread, for the caller to decide exactly; or when fewer than three
  * words are left. The caller guarantees the tables (built and tested in noise/discrete.py); single thread, one pass.
  */
-#include "discrete_loops.h"
-
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "cpu.h"
+
+/* A discrete Gaussian as columns of 2^shift integers; see discrete_loops.c. */
+struct dpfast_columns {
+    const uint64_t *thresholds; /* floor(2^63 P(column <= j)); the last is 2^63 - 1 */
+    const uint64_t *sure;       /* floor(2^(64 - shift) times the least acceptance in column j) */
+    const uint16_t *guide;      /* for each value of the top bits, a column to start the search from */
+    int guide_bits;
+    int shift;
+    double scale;
+    double margin;
+};
 
 #define MAGNITUDE_BITS 0x7fffffffffffffffu
 
@@ -37,7 +48,7 @@ static inline enum verdict accept(const struct dpfast_columns *columns, uint64_t
     return uniform < probability ? ACCEPT : REJECT;
 }
 
-ptrdiff_t dpfast_discrete_gaussian(const struct dpfast_columns *columns, const uint64_t *words, ptrdiff_t n_words,
+static ptrdiff_t dpfast_discrete_gaussian(const struct dpfast_columns *columns, const uint64_t *words, ptrdiff_t n_words,
                                    ptrdiff_t *position, int64_t *draws, ptrdiff_t n_draws, int *undecided)
 {
     const int shift = columns->shift;

@@ -7,7 +7,7 @@ and decides the draws that the loop leaves undecided.
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 
-cdef extern from "discrete_loops.h" nogil:
+cdef extern from "discrete_loops.c" nogil:
     struct dpfast_columns:
         const uint64_t *thresholds
         const uint64_t *sure

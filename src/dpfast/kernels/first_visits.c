@@ -1,7 +1,16 @@
 /* The two inner loops of first-visit sums: a few operations a step, so what is not needed is not done. */
-#include "first_visits.h"
-
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include "cpu.h"
+
+/* All that is known of a state lies together: a visit touches one line of the cache. */
+typedef struct {
+    int64_t units;  /* sum of its first visits' returns, in grid units */
+    uint32_t count; /* how many there are */
+    int32_t stamp;  /* the last trajectory seen there */
+} dpfast_state_sums;
 
 enum {
     CHUNK = 8,  /* steps whose rewards are one line of the cache */
@@ -44,7 +53,9 @@ static void to_units_avx512(double *values, ptrdiff_t n, double low, double scal
 }
 #endif
 
-void dpfast_to_units(double *values, ptrdiff_t n, double low, double scale, double largest, int level)
+/* Replace values by the integers nearest (value - low) scale, ties to even, within [0, largest], as int64_t; `largest`
+ * is below 2^52. */
+static void dpfast_to_units(double *values, ptrdiff_t n, double low, double scale, double largest, int level)
 {
 #if DPFAST_HAVE_X86_LEVELS
     if (level == DPFAST_AVX512)
@@ -87,8 +98,8 @@ static DPFAST_INLINE void tally_step(dpfast_state_sums *sums, int64_t unit, int3
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
-    void name(const state_t *states, const int64_t *units, const uint8_t *is_last, ptrdiff_t n_steps, int32_t stamp,   \
-              const char *following, dpfast_state_sums *sums, int sums_are_far)                                        \
+    static void name(const state_t *states, const int64_t *units, const uint8_t *is_last, ptrdiff_t n_steps,           \
+                     int32_t stamp, const char *following, dpfast_state_sums *sums, int sums_are_far)                  \
     {                                                                                                                  \
         if (sums_are_far)                                                                                              \
             name##_body(states, units, is_last, n_steps, stamp, following, sums, 1);                                   \
@@ -96,5 +107,8 @@ static DPFAST_INLINE void tally_step(dpfast_state_sums *sums, int64_t unit, int3
             name##_body(states, units, is_last, n_steps, stamp, following, sums, 0);                                   \
     }
 
+/* Add the units of steps that are the first in their state since the stamp changed: it is `stamp`, and one more after
+ * each step that is a last one. From `following` on, as many rewards as there are steps are brought to the cache
+ * meanwhile. */
 DEFINE_TALLY(int32_t, dpfast_tally_int32)
 DEFINE_TALLY(int64_t, dpfast_tally_int64)

@@ -28,7 +28,7 @@ from cython cimport floating
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-cdef extern from "first_visits.h":
+cdef extern from "first_visits.c":
     ctypedef struct dpfast_state_sums:
         int64_t units
         uint32_t count

@@ -114,8 +114,7 @@ class FixedPoint:
         """Return the values rounded to nearest double (ties to even)."""
         values = np.empty(self.high.size)
         limbs.to_float64(in_c_order(self.high).ravel(), in_c_order(self.low).ravel(), values)
-        result: NDArray[np.float64] = np.ldexp(values, self.exponent).reshape(self.shape)
-        return result
+        return np.asarray(np.ldexp(values, self.exponent).reshape(self.shape))
 
     def to_float64_pair(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return doubles whose exact sum is within 2**-106 of each value, relative: rounded values, and remainders.

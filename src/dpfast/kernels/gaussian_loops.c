@@ -14,10 +14,10 @@
  * operations in the same order run at every vector level, so the levels agree bit for bit. The caller guarantees
  * |fraction| <= 1/2, steps <= 2^44 and room for n indices; threading is the caller's.
  */
-#include "gaussian_loops.h"
-
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "cpu.h"
 #include "gaussian_table.h"
@@ -193,7 +193,8 @@ static ptrdiff_t offsets_avx512(const uint64_t *words, const double *fractions, 
 }
 #endif
 
-ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
+/* Offsets, in grid cells, of n Gaussian draws from their base cells. Design and contract: gaussian_loops.c. */
+static ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
                                   double margin, double *offsets, ptrdiff_t *ambiguous, int level)
 {
 #if DPFAST_HAVE_X86_LEVELS
@@ -207,14 +208,16 @@ ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions
     return offsets_baseline(words, fractions, n, steps, margin, offsets, ambiguous);
 }
 
-const double *dpfast_gaussian_table(ptrdiff_t *n_rows, ptrdiff_t *n_coefficients)
+/* The table, for its certificate in the tests. */
+static const double *dpfast_gaussian_table(ptrdiff_t *n_rows, ptrdiff_t *n_coefficients)
 {
     *n_coefficients = GAUSSIAN_TABLE_DEGREE + 1;
     *n_rows = (ptrdiff_t)(sizeof gaussian_table / sizeof gaussian_table[0]);
     return gaussian_table[0];
 }
 
-int dpfast_gaussian_level(int level)
+/* The vector level that a request for `level` runs at. */
+static int dpfast_gaussian_level(int level)
 {
     return dpfast_resolve_level(level);
 }

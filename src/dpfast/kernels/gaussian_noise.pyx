@@ -12,7 +12,7 @@ from libc.stdint cimport uint64_t
 import numpy as np
 
 
-cdef extern from "gaussian_loops.h" nogil:
+cdef extern from "gaussian_loops.c" nogil:
     ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
                                       double margin, double *offsets, ptrdiff_t *ambiguous, int level)
     const double *dpfast_gaussian_table(ptrdiff_t *n_rows, ptrdiff_t *n_coefficients)

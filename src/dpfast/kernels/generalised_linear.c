@@ -29,11 +29,34 @@
  * Order of operations is fixed, so the levels of cpu.h give the same bits. Checks are the caller's: finite rows, outcomes
  * of size 1 at most where margins are taken. A weight multiplies what is in pairs: 2^-104 relative.
  */
-#include "generalised_linear.h"
-
+#include <stddef.h>
 #include <string.h>
 
 #include "pairs.h"
+
+typedef enum {
+    DPFAST_SQUARED,
+    DPFAST_LOGISTIC,
+    DPFAST_CAPPED_LOGISTIC,
+    DPFAST_SMOOTHED_HINGE,
+    DPFAST_SMOOTHED_HUBER,
+    DPFAST_SMOOTHED_QUANTILE,
+    DPFAST_POISSON
+} dpfast_loss_kind;
+
+/* Parameters: half-widths of the hinge's, Huber's and the quantile's bends; the largest slope of Huber and the capped
+ * logistic loss, the quantile's level, the largest Poisson rate; where a bend of the capped losses begins; what the logistic
+ * loss takes from margins. Formulas: generalised_linear.c. */
+typedef struct {
+    dpfast_loss_kind kind;
+    double width, threshold, start, shift;
+} dpfast_loss;
+
+/* Rows of a C-contiguous table, their outcomes and their weights, of 0 or more; NULL for weights of 1. */
+typedef struct {
+    const double *rows, *outcomes, *weights;
+    ptrdiff_t n_features;
+} dpfast_observations;
 
 enum { BLOCK = 1024 };
 
@@ -114,7 +137,8 @@ static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, doub
     }
 }
 
-void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
+/* Write the n losses of predictions z and outcomes y, and their first and second derivatives in z. */
+static void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
                          double *slopes, double *curvatures)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -316,13 +340,16 @@ INSTANTIATE(avx512, DPFAST_TARGET_AVX512)
 #define AT_LEVEL(name) name##_baseline
 #endif
 
-void dpfast_add_model(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
+/* Add rows [start, stop): losses to *value, their gradients to gradient[n_features]; write each row times the square root
+ * of its second derivative to `scaled`. In double precision. */
+static void dpfast_add_model(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
                       ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled, int level)
 {
     AT_LEVEL(model)(observations, loss, theta, start, stop, value, gradient, scaled);
 }
 
-void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
+/* gradient = sum over rows [start, stop), in twice the precision; vectors are high parts, then low parts. */
+static void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
                              ptrdiff_t start, ptrdiff_t stop, double *gradient, double *workspace, int level)
 {
     AT_LEVEL(precise)(observations, loss, theta, start, stop, gradient, workspace);

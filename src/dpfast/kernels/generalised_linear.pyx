@@ -9,7 +9,7 @@ import numpy as np
 
 from dpfast.kernels.blas cimport blas_products, import_products
 
-cdef extern from "generalised_linear.h" nogil:
+cdef extern from "generalised_linear.c" nogil:
     ctypedef enum dpfast_loss_kind:
         DPFAST_SQUARED
         DPFAST_LOGISTIC

@@ -4,11 +4,23 @@
  * squared norms are exact in 128 bits, and the comparison with a bound is one of integers. Sums in doubles come first
  * where products are in doubles: where they are clearly within the bounds the answer is the same, at a fraction of the
  * cost. No bits but those of this answer depend on them, so each level adds in an order of its own. */
-#include "person_gram.h"
-
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include "gram.h"
 #include "cpu.h"
+
+/* Bounds on the Frobenius norms of the products within x (xx) and of those between x and y (xy), in grid units. */
+typedef struct {
+    double xx, xy; /* norms onto which a larger block is scaled; infinite for none: rows within theirs pass no limit */
+    uint64_t xx_high, xx_low, xy_high, xy_low; /* largest squared norms after rounding: 128-bit integers */
+} dpfast_block_bounds;
+
+/* Where a person's products lie: n_features rows of `stride` words, a multiple of 8, as those of dpfast_add_products. */
+typedef struct {
+    ptrdiff_t n_features, n_outcomes, stride;
+} dpfast_block_shape;
 
 __extension__ typedef unsigned __int128 squared_norm;
 __extension__ typedef __int128 wide_sum;
@@ -65,7 +77,8 @@ static DPFAST_INLINE double block_multiplier(const void *products, const dpfast_
     return multiplier_onto(diagonal + 2 * (above + beside), cross, bounds);
 }
 
-double dpfast_block_multiplier(const int64_t *products, const dpfast_block_shape *shape,
+/* What to multiply the rows of a block by, in place of 1, to bring it onto its bounds; 1 if it is within them. */
+static double dpfast_block_multiplier(const int64_t *products, const dpfast_block_shape *shape,
                                const dpfast_block_bounds *bounds)
 {
     return block_multiplier(products, shape, bounds, 0);
@@ -229,7 +242,8 @@ AT_LEVEL(avx512, DPFAST_TARGET_AVX512)
 #define OF_LEVEL(level, name) name##_baseline
 #endif
 
-double dpfast_block_multiplier_in_doubles(int level, const double *products, const dpfast_block_shape *shape,
+/* The same of products in doubles; the columns' weights are those of dpfast_weigh_columns. */
+static double dpfast_block_multiplier_in_doubles(int level, const double *products, const dpfast_block_shape *shape,
                                           const double *weights, const dpfast_block_bounds *bounds)
 {
     if (OF_LEVEL(level, block_is_clearly_within)(products, shape, weights, bounds))
@@ -237,7 +251,8 @@ double dpfast_block_multiplier_in_doubles(int level, const double *products, con
     return block_multiplier(products, shape, bounds, 1);
 }
 
-void dpfast_weigh_columns(const dpfast_block_shape *shape, double *weights)
+/* How often squares of a row count that stand above the diagonal: `stride` weights within x, as many between x and y. */
+static void dpfast_weigh_columns(const dpfast_block_shape *shape, double *weights)
 {
     for (ptrdiff_t j = 0; j < shape->stride; j++) {
         weights[j] = j < shape->n_features ? 2.0 : 0.0;
@@ -245,7 +260,9 @@ void dpfast_weigh_columns(const dpfast_block_shape *shape, double *weights)
     }
 }
 
-double dpfast_rows_multiplier(int level, const double *of_x, const double *of_y, ptrdiff_t n_rows, ptrdiff_t stride,
+/* The same from the products of the block's rows with each other, as dpfast_multiply_rows gives them: ||X'X|| = ||XX'||,
+ * and ||X'Y||^2 is the inner product of XX' and YY'. `of_y` is NULL without a bound on xy. */
+static double dpfast_rows_multiplier(int level, const double *of_x, const double *of_y, ptrdiff_t n_rows, ptrdiff_t stride,
                               const dpfast_block_bounds *bounds)
 {
     squared_norm xy = 0;
@@ -256,18 +273,21 @@ double dpfast_rows_multiplier(int level, const double *of_x, const double *of_y,
     return multiplier_onto(inner_product(of_x, of_x, n_rows, stride), xy, bounds);
 }
 
-void dpfast_scale_pack(int level, const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)
+/* Multiply packed rows, and round half to even again. */
+static void dpfast_scale_pack(int level, const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)
 {
     OF_LEVEL(level, scale_pack)(pack, n_rows, multiplier);
 }
 
-void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape, double *totals,
+/* totals += products in doubles; what new totals hold does not count. */
+static void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape, double *totals,
                                 int is_new)
 {
     OF_LEVEL(level, add_products_of_one)(products, shape, totals, is_new);
 }
 
-void dpfast_move_products(int64_t *products, const dpfast_block_shape *shape, int64_t *totals)
+/* totals += products (unless totals is NULL), products = 0; as far as they are used. */
+static void dpfast_move_products(int64_t *products, const dpfast_block_shape *shape, int64_t *totals)
 {
     for (ptrdiff_t i = 0; i < shape->n_features; i++) {
         int64_t *from = products + i * shape->stride;

@@ -41,7 +41,7 @@ from dpfast.kernels._gram_c cimport (
 
 from dpfast.kernels.gram cimport GramSums, describe_table
 
-cdef extern from "person_gram.h":
+cdef extern from "person_gram.c":
     ctypedef struct dpfast_block_bounds:
         double xx
         double xy

@@ -13,9 +13,30 @@
  * The order of operations is fixed, so the vector levels of cpu.h give the same bits. Rows of the matrix, of F and of F'
  * are contiguous; threads and checks are the caller's.
  */
-#include "quadratic_step.h"
+#include <stddef.h>
 
 #include "pairs.h"
+
+typedef enum { DPFAST_WHOLE_SPACE, DPFAST_BOX, DPFAST_L2_BALL, DPFAST_L1_BALL } dpfast_set;
+
+/* x'Ax/2 + v'x + weight ||x||_1 over a set, A = matrix + diagonal I or, with a factor F, 2 F F' + diagonal I. */
+typedef struct {
+    ptrdiff_t n, n_columns;      /* of F; 0 for a matrix */
+    const double *matrix;        /* n by n, symmetric; or F, n by n_columns; unused where gradients are given */
+    const double *transposed;    /* F', n_columns by n; NULL for a matrix */
+    double diagonal[2];          /* unevaluated sum */
+    const double *linear;        /* v */
+    double weight;
+    dpfast_set set;
+    double radius;               /* of a ball */
+    const double *low, *high;    /* of a box */
+    double step;
+} dpfast_quadratic;
+
+/* A vector in twice the working precision: the unevaluated sum of its parts, the second within rounding of the first. */
+typedef struct {
+    double *high, *low;
+} dpfast_vector;
 
 static DPFAST_INLINE pair entry(dpfast_vector x, ptrdiff_t i)
 {
@@ -200,33 +221,40 @@ INSTANTIATE(avx512, DPFAST_TARGET_AVX512)
 #define AT_LEVEL(name) name##_baseline
 #endif
 
-ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
+/* How many doubles of workspace a call needs. */
+static ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
 {
     return 4 * q->n + 2 * q->n_columns;
 }
 
-void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
+/* gradient = Ax + v. */
+static void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
                                int level)
 {
     AT_LEVEL(gradient)(q, x, gradient, workspace);
 }
 
-int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level)
+/* next = the proximal gradient step from x; next may be x. Returns whether a ball was left on the way: next is on its
+ * boundary. */
+static int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level)
 {
     return AT_LEVEL(step)(q, x, next, workspace);
 }
 
-int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next, int level)
+/* The same along a gradient that is given. */
+static int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next, int level)
 {
     return AT_LEVEL(along)(q, x, gradient, next);
 }
 
-void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last, dpfast_vector ahead)
+/* ahead = x + momentum (x - last), then last = x. */
+static void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last, dpfast_vector ahead)
 {
     extrapolate(momentum, n, x, last, ahead);
 }
 
-void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,
+/* So many accelerated steps: x and its predecessor `last`, both in and out. */
+static void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,
                        double *workspace, int level)
 {
     AT_LEVEL(accelerate)(q, momentum, n_steps, x, last, workspace);

@@ -6,7 +6,7 @@ Shapes, finiteness, symmetry and ranges are checked in dpfast.solvers.constraine
 
 import numpy as np
 
-cdef extern from "quadratic_step.h" nogil:
+cdef extern from "quadratic_step.c" nogil:
     ctypedef enum dpfast_set:
         DPFAST_WHOLE_SPACE
         DPFAST_BOX

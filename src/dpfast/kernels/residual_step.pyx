@@ -24,7 +24,7 @@ from dpfast.kernels.row_maps cimport CodedMapKernel, RowMapKernel
 cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
 
-cdef extern from "residual_step.h":
+cdef extern from "residual_step.c":
     enum:
         DPFAST_IDENTITY
         DPFAST_LOGISTIC

@@ -302,5 +302,3 @@ static TARGET void LEVEL(add)(const dpfast_residual_step *step, ptrdiff_t n_rows
                 LEVEL(add_tile)(p, r, block_rows, n_padded, n_outcomes, 1, 1, lanes);
         }
 }
-
-#include "undefine_turn_level.h"

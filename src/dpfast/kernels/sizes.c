@@ -7,9 +7,14 @@
  * Bins end at sizes from 2^-400 to 2^400. So a square that overflows is above the last, and what is lost of one that
  * underflows is below the first.
  */
-#include "sizes.h"
-
 #include <string.h>
+
+#include "rows.h"
+
+/* The half-octaves that are told apart, as statistics/sizes.py says. */
+typedef struct {
+    int first, last;
+} dpfast_half_octaves;
 
 static const uint64_t FRACTION = ((uint64_t)1 << 52) - 1, ROOT_OF_TWO = 0x6A09E667F3BCD;
 
@@ -55,7 +60,9 @@ static DPFAST_INLINE int codes_of_entries(const char *restrict row, ptrdiff_t n,
     return probe == 0.0;
 }
 
-int dpfast_norm_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_half_octaves bins, ptrdiff_t start,
+/* Codes of the L2 norms of rows [start, stop), one each, or of their entries, row after row; `staging` has room for
+ * `block_rows` rows. Return 1, or 0 if an entry was not finite. */
+static int dpfast_norm_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_half_octaves bins, ptrdiff_t start,
                       ptrdiff_t stop, ptrdiff_t block_rows, double *staging, int16_t *codes)
 {
     for (ptrdiff_t first = start; first < stop; first += block_rows) {
@@ -72,7 +79,7 @@ int dpfast_norm_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_hal
     return 1;
 }
 
-int dpfast_entry_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_half_octaves bins, ptrdiff_t start,
+static int dpfast_entry_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_half_octaves bins, ptrdiff_t start,
                        ptrdiff_t stop, ptrdiff_t block_rows, double *staging, int16_t *codes)
 {
     for (ptrdiff_t first = start; first < stop; first += block_rows) {

@@ -10,7 +10,7 @@ from libc.stdint cimport int16_t, int64_t
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
-cdef extern from "sizes.h":
+cdef extern from "sizes.c":
     ctypedef struct dpfast_half_octaves:
         int first
         int last

@@ -23,7 +23,7 @@ from dpfast.kernels._gram_c cimport dpfast_pack, dpfast_pack_rows, dpfast_pack_s
 
 from dpfast.kernels.gram cimport GramSums, describe_table
 
-cdef extern from "sparse_gram.h":
+cdef extern from "sparse_gram.c":
     int DPFAST_OUTSIDE
 
     ctypedef struct dpfast_sparse_table:

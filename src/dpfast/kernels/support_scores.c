@@ -17,9 +17,18 @@
    certificate. The bound on the error of what is certified stands in dpfast.solvers.best_subset.
 
    The caller checks shapes and finiteness. One thread a call; calls share nothing but inputs. */
-#include "support_scores.h"
-
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    ptrdiff_t n_features;
+    ptrdiff_t size;         /* of a support */
+    const double *xx;       /* (n_features, n_features), symmetric */
+    const double *xy;       /* (n_features,) */
+    double ridge;           /* added to the diagonal */
+    double tolerance;       /* duality gap that a score may have */
+} dpfast_supports;
 
 enum { PATIENCE = 3, MAX_PIVOTS = 100 };
 
@@ -34,7 +43,8 @@ typedef struct {
     double *side;      /* -1, 0 or 1 a coordinate: at the lower bound, free, at the upper bound */
 } work;
 
-ptrdiff_t dpfast_supports_workspace(ptrdiff_t size) { return 2 * size * size + 6 * size; }
+/* Doubles of workspace that dpfast_score_supports needs. */
+static ptrdiff_t dpfast_supports_workspace(ptrdiff_t size) { return 2 * size * size + 6 * size; }
 
 static work divided(double *workspace, ptrdiff_t size) {
     work w;
@@ -166,7 +176,8 @@ static ptrdiff_t advance(int64_t *support, ptrdiff_t size, ptrdiff_t n_features)
     return i;
 }
 
-void dpfast_score_supports(const dpfast_supports *problem, int64_t *support, ptrdiff_t n_scores, double *scores,
+/* Score n_scores supports in lexicographic order from `support` (in, out: the one after the last, if there is one). */
+static void dpfast_score_supports(const dpfast_supports *problem, int64_t *support, ptrdiff_t n_scores, double *scores,
                            double *workspace) {
     ptrdiff_t size = problem->size, changed = 0;
     work w = divided(workspace, size);

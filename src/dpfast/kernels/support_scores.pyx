@@ -8,7 +8,7 @@ import numpy as np
 from libc.stdint cimport int64_t
 
 
-cdef extern from "support_scores.h" nogil:
+cdef extern from "support_scores.c" nogil:
     ctypedef struct dpfast_supports:
         ptrdiff_t n_features
         ptrdiff_t size
