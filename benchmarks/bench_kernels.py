@@ -15,8 +15,7 @@ from dpfast import kernels
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.noise.discrete import column_table
-from dpfast.statistics.gram import Layout
-from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.gram import Layout, PersonUnit, block_limits
 from dpfast.statistics.sizes import HalfOctaves
 
 # Those that there are: a commit that is compared with may lack one, and its others are timed all the same.
@@ -470,7 +469,7 @@ def residual_sums_by_pairs(n=4000):
 
 @case("coded_step: norms")
 def norms_by_pairs(n=4000):
-    from dpfast.statistics.coded_steps import PairTables
+    from dpfast.statistics.coded import PairTables
     from dpfast.statistics.rows import RowMap
 
     block, norms, left_out = coded_block(n, 5, 4, 20), np.empty(n), np.empty(n, np.uint8)

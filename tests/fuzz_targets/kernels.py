@@ -37,8 +37,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
-from dpfast.statistics.gram import Layout
-from dpfast.statistics.person_unit import PersonUnit, block_limits
+from dpfast.statistics.gram import Layout, PersonUnit, block_limits
 from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import HalfOctaves

@@ -15,8 +15,8 @@ from dpfast.kernels import sparse_gram
 from dpfast.kernels.columns import SparseBlock
 from dpfast.kernels.gram import PACKED
 from dpfast.statistics import GramAccumulator, gram
+from dpfast.statistics.accumulator import cross_moments
 from dpfast.statistics.rows import RowMap
-from dpfast.statistics.sampled_gram import cross_moments
 
 FORMATS = ["csr", "csc", "coo"]
 

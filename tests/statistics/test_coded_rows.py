@@ -8,7 +8,7 @@ import pytest
 from dpfast.kernels import row_maps
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.statistics import GramAccumulator
-from dpfast.statistics.coded_rows import CodedMap
+from dpfast.statistics.coded import CodedMap
 from dpfast.statistics.rows import CodedTables, RowMap, centred, scaled
 
 

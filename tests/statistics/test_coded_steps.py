@@ -13,7 +13,7 @@ from dpfast import io
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.statistics import residuals
-from dpfast.statistics.coded_steps import PairTables
+from dpfast.statistics.coded import PairTables
 from dpfast.statistics.residuals import (
     ResidualStep,
     ThreadSums,

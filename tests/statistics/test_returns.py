@@ -290,7 +290,7 @@ ONE = Trajectories([0], [0.0], [0, 1], 1)
         (([ONE, 3], 0.5), {}, TypeError, "yield Trajectories, got int"),
         ((3, 0.5), {}, TypeError, "iterable of them, got int"),
         (([], 0.5), {}, ValueError, "at least one block"),
-        (([ONE, Trajectories([0], [0.0], [0, 1], 2)], 0.5), {}, ValueError, "differ in states"),
+        (([ONE, Trajectories([0], [0.0], [0, 1], 2)], 0.5), {}, ValueError, "different numbers of states"),
     ],
 )
 def test_refused(arguments, options, kind, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Self
@@ -21,26 +22,19 @@ from dpfast.io.arrays import dtype_name, unfit
 from dpfast.io.people import People, people
 from dpfast.kernels import coded_gram, mapped_gram, person_gram, sparse_gram
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import (
-    CodedBlock,
-    ColumnBlock,
-    Rows,
-    SparseBlock,
-    in_c_order,
-    is_dense,
-    range_of,
-    readable,
-)
+from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, SparseBlock, in_c_order, is_dense, range_of, readable
+from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.row_maps import RowMapKernel
-from dpfast.statistics.coded_rows import CodedMap
-from dpfast.statistics.gram import Gram, Layout, checked_bounds, sum_of_parts
-from dpfast.statistics.person_unit import PersonUnit, block_limits, people_within
+from dpfast.statistics.coded import CodedMap
+from dpfast.statistics.gram import Gram, Layout, PersonUnit, block_limits, checked_bounds, people_within, sum_of_parts
 from dpfast.statistics.rows import RowMap
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
 _LONGEST_RANGE = 32_768
 _MAPPED_ENTRIES = 1 << 15  # of rows that pass through maps at a time, and stay in the cache until they are summed
+# Small packs: there are few totals to add X'Y alone to, unlike X'X, and the reading of rows goes on meanwhile.
+_PACK_ENTRIES = 1280
 Maps = tuple[io.BlockMap | None, io.BlockMap | None]
 AddRange = Callable[[Any, int, int], int]  # adds rows start to stop to a thread's sums, and returns a status
 
@@ -522,3 +516,99 @@ def _checked_rows(rows: ArrayLike, n_rows: int) -> IntArray:
     if index.min() < 0 or index.max() >= n_rows:
         raise ValueError("rows must lie between 0 and one below the number of rows of the table")
     return in_c_order(index, np.int64)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SampledGram:
+    """Exact second moments, X'X over a sample of the rows (PRIMO's Algorithm 4). **Not private**, as `Gram`.
+
+    X'Y costs n d l products where X'X costs n d (d + 1)/2, so a sample of s rows saves (1 - s/n)(d + 1)/(d + 1 + 2l)
+    of the arithmetic. Every row is still read, and clipped to its bound, once.
+    """
+
+    exact_xx: FixedPoint  # sum of x x' over the sample, as it is
+    exact_xy: FixedPoint  # sum of x y' over all rows
+    n_sampled: int
+    n_rows: int
+
+    @property
+    def sample(self) -> tuple[int, int]:
+        """Rows in the sample, and in all."""
+        return self.n_sampled, self.n_rows
+
+    def __repr__(self) -> str:
+        features, outcomes = self.exact_xy.shape
+        return (
+            f"<SampledGram of {features} features, {outcomes} outcomes, "
+            f"{self.n_sampled} of {self.n_rows} rows in xx: not private>"
+        )
+
+
+@quiet
+def sampled_gram(
+    X: object, Y: object, rows: ArrayLike, *, bound_x: float, bound_y: float, n_threads: int | None = None
+) -> SampledGram:
+    """Sum x x' over some rows and x y' over all of them, exactly. **Not private**.
+
+    Tables are arrays, .npy files or frames, or one `dpfast.io.Table`; `rows` is as for `GramAccumulator.update`. For a
+    private release the sample must be secret (`dpfast.noise.sample_without_replacement`); it is not kept. All rows are
+    read, and refused where they must be, before the sample is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpfast.statistics import sampled_gram
+    >>> moments = sampled_gram(np.eye(3), np.ones(3), [0, 2], bound_x=1.0, bound_y=1.0)
+    >>> moments.exact_xx.to_float64().diagonal(), moments.exact_xy.to_float64().ravel()
+    (array([1., 0., 1.]), array([1., 1., 1.]))
+    """
+    table = X if isinstance(X, io.Table) else io.open_table(X, Y, may_copy=True)
+    if table.arrays is None:
+        raise TypeError("a sample is taken of arrays, .npy files and frames only")
+    x = table.arrays[0]
+    exact_xy = cross_moments(table, bound_x=bound_x, bound_y=bound_y, n_threads=n_threads)
+    of_sample = gram(x, bound_x=bound_x, rows=rows, n_threads=n_threads)
+    return SampledGram(of_sample.exact_xx, exact_xy, of_sample.n_rows, len(x))
+
+
+def cross_moments(
+    X: object, Y: object = None, *, bound_x: float, bound_y: float, n_threads: int | None = None
+) -> FixedPoint:
+    """Sum x y' over all rows of tables that `dpfast.io.blocks` reads, without X'X. **Not private**.
+
+    Equal to the bit to `Gram.exact_xy` of the same rows.
+    """
+    table = X if isinstance(X, io.Table) else io.open_table(X, Y)
+    if table.n_outcomes == 0:
+        raise ValueError("Y is needed: the sum of x y' is one over features and outcomes")
+    if table.partitions is not None:
+        raise TypeError("X and Y must not be in parts, such as Dask collections: dpfast.statistics.gram sums those")
+    layout = Layout(table.n_features, table.n_outcomes, bound_x, bound_y)
+    # The tiles broadcast entries of the first table, the narrower one, and multiply vectors of the second.
+    swapped = layout.n_outcomes < layout.n_features
+    sizes = [("X", layout.n_features, bound_x), ("Y", layout.n_outcomes, bound_y)]
+    (first, n_first, bound_first), (second, n_second, bound_second) = sizes[::-1] if swapped else sizes
+    accumulator = _CrossAccumulator(n_first, n_second, bound_x=bound_first, bound_y=bound_second, n_threads=n_threads)
+    accumulator._names = first, second
+    for x, y in table.blocks():
+        layout._check_block(x, y)
+        accumulator.update(*((y, x) if swapped else (x, y)))
+    high, low = accumulator._totals.cross()
+    exponent = -(accumulator.grid.exponent_x + (accumulator.grid.exponent_y or 0))
+    return FixedPoint(high.T, low.T, exponent) if swapped else FixedPoint(high, low, exponent)
+
+
+class _CrossAccumulator(GramAccumulator):
+    """Sums products between the tables only."""
+
+    def _products_per_row(self) -> int:
+        # Reading and rounding an entry counts as one more product.
+        return max(self.n_features, self.n_outcomes) * (min(self.n_features, self.n_outcomes) + 1)
+
+    def _block_rows(self) -> int:
+        return max(12, min(255, _PACK_ENTRIES // (self.n_features + self.n_outcomes)))
+
+    def _new_part(self) -> kernel.GramSums:
+        return kernel.GramSums(
+            *self._tables(), block_rows=self._block_rows(), use_blas=use_blas(), with_sums=False, cross_only=True
+        )

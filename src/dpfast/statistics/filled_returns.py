@@ -342,18 +342,13 @@ def _summed(
     """Add up integers over blocks, or over parts."""
     if isinstance(trajectories, Partitions):
         return sum_of_trajectories(trajectories, again)
-    total: IntArray | None = None
+    total: Any = 0
     n_trajectories, first = 0, None
-    for block in blocks_of(trajectories):
+    for block in blocks_of(trajectories, some=True):
         first = block if first is None else first
-        if block.n_states != first.n_states:
-            raise ValueError(f"blocks are over different numbers of states: {first.n_states} and {block.n_states}")
         if (block.truncated is None) != (first.truncated is None):
             raise ValueError("blocks must all say which trajectories were truncated, or none of them")
         n_trajectories += len(block)
         check_capacity(n_trajectories)
-        part = of_block(block)
-        total = part if total is None else total + part
-    if total is None:
-        raise ValueError("trajectories must hold at least one block, got none")
+        total = total + of_block(block)
     return FixedPoint.from_integers(total, -exponent)

@@ -17,7 +17,7 @@ each of their rows is clipped to 16 times the clip. This keeps the integers smal
 Norms and products are sums, in the order of columns and from 0, of products of doubles. So the result for a row depends
 on that row alone, to the bit. Rows with codes (`CodedBlock`) have their products by look-ups of what a level adds to
 them, in an order of their own: the same up to rounding, and from the row alone too. Which rows come so is declared.
-Residuals of squared losses need not even these, for most rows: `dpfast.statistics.coded_steps` has their tables. Their
+Residuals of squared losses need not even these, for most rows: `dpfast.statistics.coded` has their tables. Their
 parts have the same bound; they are summed on a finer grid.
 """
 
@@ -45,9 +45,8 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.privacy.rounding import remembered
-from dpfast.statistics.coded_steps import PairTables
-from dpfast.statistics.gram import checked_bound, grid_exponent
-from dpfast.statistics.person_unit import people_within
+from dpfast.statistics.coded import PairTables
+from dpfast.statistics.gram import checked_bound, grid_exponent, people_within
 from dpfast.statistics.rows import CodedTables, RowMap
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -310,19 +310,17 @@ def first_visit_returns(
         options: dict[str, Any] = {"return_range": return_range, "horizon": horizon, "lag": lag}
         of_blocks = partial(first_visit_returns, gamma=gamma, **options, n_threads=n_threads or 1)
         return sum_of_trajectories(trajectories, of_blocks)
-    total: FirstVisitReturns | None = None
-    for block in blocks_of(trajectories):
+
+    def of_block(block: Trajectories) -> FirstVisitReturns:
         _check_capacity(grid, len(block))
         units: NDArray[Any]
         if grid is None:
             units, counts = _plain_sums(block, gamma, horizon, lag, every=False)
         else:
             units, counts = _exact_sums(block, gamma, horizon, lag, grid, n_threads)
-        part = FirstVisitReturns(counts, units, len(block), grid, gamma, horizon, lag)
-        total = part if total is None else total + part
-    if total is None:
-        raise ValueError("trajectories must hold at least one block, got none")
-    return total
+        return FirstVisitReturns(counts, units, len(block), grid, gamma, horizon, lag)
+
+    return reduce(operator.add, map(of_block, blocks_of(trajectories, some=True)))
 
 
 @quiet
@@ -353,13 +351,14 @@ def _of_part(function: Callable[[Any], Any], trajectories: Any, *nothing: None) 
     return function(blocks) if blocks else None
 
 
-def blocks_of(trajectories: object) -> Iterable[Trajectories]:
-    """Iterate over one or several Trajectories; TypeError for anything else."""
+def blocks_of(trajectories: object, *, some: bool = False) -> Iterator[Trajectories]:
+    """Iterate over one or several Trajectories, of the same states; over at least one, if there must be some."""
     if isinstance(trajectories, Trajectories):
         yield trajectories
         return
     if not isinstance(trajectories, Iterable):
         raise TypeError(f"trajectories must be Trajectories or an iterable of them, got {type(trajectories).__name__}")
+    n_states = None
     for block in trajectories:
         if not isinstance(block, Trajectories):
             raise TypeError(
@@ -367,7 +366,12 @@ def blocks_of(trajectories: object) -> Iterable[Trajectories]:
                 "Trajectories.from_frame, episodes of Minari by from_minari, lists of steps by from_episodes (a fit "
                 "takes either where it is told the `states`)"
             )
+        if n_states not in (None, block.n_states):
+            raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
+        n_states = block.n_states
         yield block
+    if some and n_states is None:
+        raise ValueError("trajectories must hold at least one block, got none")
 
 
 def first_visits_kernel(

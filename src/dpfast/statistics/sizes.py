@@ -30,7 +30,7 @@ from dpfast.kernels import sizes as kernel
 from dpfast.kernels.coded_step import CodedNorms
 from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.statistics.coded_steps import PairTables
+from dpfast.statistics.coded import PairTables
 from dpfast.statistics.rows import RowMap
 
 Floats = NDArray[np.float64]

@@ -41,8 +41,7 @@ from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.visit_moments import VisitLimits
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
-from dpfast.statistics.gram import person_block_bounds, rounded_bound
-from dpfast.statistics.person_unit import PersonUnit
+from dpfast.statistics.gram import PersonUnit, person_block_bounds, rounded_bound
 from dpfast.statistics.returns import (
     ReturnGrid,
     blocks_of,
@@ -208,19 +207,14 @@ def sufficient_statistics(
     scheme = _Scheme.checked(return_range, features, weights, horizon, lag, bound_xx, bound_xy, centered)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
-    n_states = n_trajectories = 0
-    for block in blocks_of(trajectories):
-        if sums is None:
-            n_states = block.n_states
-            sums = scheme.sums(n_states, n_threads)
-        if block.n_states != n_states:
-            raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
+    n_trajectories = 0
+    for block in blocks_of(trajectories, some=True):
+        sums = sums or scheme.sums(block.n_states, n_threads)
         n_trajectories += len(block)
         check_capacity(n_trajectories)
         for visits in chunks_of_visits(block, gamma, horizon, scheme.lag, scheme.grid, sums.chunk_steps):
             sums.add(*visits)
-    if sums is None:
-        raise ValueError("trajectories must hold at least one block, got none")
+    assert sums is not None
     return SufficientStatistics(*sums.exact(), n_trajectories, sums.origin, sums.public)
 
 
