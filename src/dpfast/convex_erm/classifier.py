@@ -19,18 +19,18 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import Asked, PerturbedObjective, column_of
+from dpfast.convex_erm.estimator import PerturbedObjective, column_of
 from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effects
 from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
 from dpfast.convex_erm.plan import (
     ACCURACY,
     SPREAD,
+    Asked,
     expected_accuracy,
     fitting,
     lost_accuracy,
     lost_of_released,
     lost_share,
-    planned_descent,
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import columns_of
@@ -46,20 +46,8 @@ from dpfast.releases.noisy_descent import Descended, Link, NoisyDescent
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
-from dpfast.solvers import (
-    GeneralisedLinearLoss,
-    LogisticLoss,
-    SmoothedHinge,
-)
-from dpfast.solvers.calibration import (
-    N_POINTS,
-    calibrated_log_odds,
-    interpolated,
-    limits,
-    placed,
-    unit_of,
-    zero_of,
-)
+from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss, SmoothedHinge
+from dpfast.solvers.calibration import N_POINTS, calibrated_log_odds, interpolated, limits, placed, unit_of, zero_of
 from dpfast.statistics.margins import gaps
 from dpfast.statistics.rows import RowMap, limits_of, public_rows
 
@@ -336,8 +324,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if self.method_ == "gradient":
             return np.asarray(softmax(margins, axis=1))
         each = np.maximum(self._probability(margins), np.finfo(np.float64).tiny)
-        probabilities: FloatArray = each / each.sum(axis=1, keepdims=True)
-        return probabilities
+        return np.asarray(each / each.sum(axis=1, keepdims=True))
 
     def plot_calibration(
         self,
@@ -543,8 +530,15 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if asked.max_rows is None and not self._descends(privacy, asked.n_features, asked.n):
             return super()._plan(privacy, asked)
         calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
-        n_classes = len(self._declared_classes())
-        return planned_descent(calibrated, asked.n, asked.target, asked.score, n_classes, "what classes differ by")
+        mechanism, n_classes, each = calibrated(asked.n), len(self._declared_classes()), asked.max_rows or 1
+
+        def lost(people: int) -> float:  # who own as many rows as count
+            return lost_share(calibrated(people).agreement(people * each), asked.score, n_classes)
+
+        expected = asked.score - max(asked.score - 1.0 / n_classes, 0.0) * lost(asked.n)
+        notes = {"steps": float(mechanism.schedule(asked.n * each).n_steps)}
+        asked = asked._replace(relative_to="what classes differ by")
+        return asked.plan(lost, mechanism.scales, expected, notes)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
         _, rest = self._counts(privacy, n_features, n_rows, is_gaussian=False)
@@ -872,8 +866,7 @@ def _signs(labels: NDArray[Any], classes: NDArray[Any], weights: FloatArray) -> 
     if np.any(places < 0):
         raise ValueError("y holds labels outside the declared classes")
     positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
-    signs: FloatArray = np.where(places[:, np.newaxis] == positive, 1.0, -1.0) * weights[places][:, np.newaxis]
-    return signs
+    return np.asarray(np.where(places[:, np.newaxis] == positive, 1.0, -1.0) * weights[places][:, np.newaxis])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm.inference import CONSTANT, SHARE, ErrorReports, WithErrors, attributes_of, split
 from dpfast.convex_erm.mechanism import Labelled, Linear, Minimisers, names_of_minimisers
-from dpfast.convex_erm.plan import planned, released_signal
+from dpfast.convex_erm.plan import Asked, relative_error, released_signal
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
 from dpfast.estimator.documentation import missing_bound
@@ -54,20 +54,6 @@ from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.sandwich import Errors
 from dpfast.solvers.smooth_convex import minimise_convex
 from dpfast.statistics.rows import RowMap, bounded_rows, check_box, public_rows
-
-
-class Asked(NamedTuple):
-    """Public numbers that a plan depends on."""
-
-    n: int
-    n_features: int
-    target: float
-    spread: float
-    score: float
-    #: What the target is a fraction of.
-    relative_to: str
-    #: Rows of a person, if people own several.
-    max_rows: int | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -239,10 +225,12 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
         """Plan for a finite epsilon."""
-        n, score, spread = asked.n, asked.score, asked.spread
-        calibrated = partial(self._calibrated, privacy, asked.n_features)
-        scores = score, self._expected_score(calibrated(n), n, score, spread)
-        return planned(calibrated, n, asked.target, spread, asked.relative_to, scores)
+        calibrated, spread = partial(self._calibrated, privacy, asked.n_features), asked.spread
+        mechanism = calibrated(asked.n)
+        own, expected = mechanism.noise_scales, self._expected_score(mechanism, asked.n, asked.score, spread)
+        notes = {"strong convexity": own.strong_convexity, "epsilon left for the noise": own.noise_epsilon}
+        # Predictions are as large as the outcomes' bound: shrinkage counts against that.
+        return asked.plan(lambda n: relative_error(calibrated(n), n, spread), mechanism.scales, expected, notes)
 
     @abstractmethod
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:

@@ -17,7 +17,7 @@ correlated and the model is wrong, as on the patches, less convexity and less of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,6 @@ from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy, gaussian_scale
 from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.noisy_descent import NoisyDescent
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
@@ -44,6 +43,32 @@ _LARGEST = 6.0
 _LEAST_PART = 0.125
 # Under add/remove the number of rows is private: between the ends.
 _UNKNOWN = 4.0, 1.0
+
+
+class Asked(NamedTuple):
+    """Public numbers that a plan depends on."""
+
+    n: int
+    n_features: int
+    target: float
+    spread: float
+    score: float
+    #: What the target is a fraction of.
+    relative_to: str
+    #: Rows of a person, if people own several.
+    max_rows: int | None = None
+
+    def plan(
+        self,
+        error: Callable[[int], float],
+        scales: Mapping[str, float],
+        expected_score: float,
+        notes: Mapping[str, float] | None = None,
+    ) -> Plan:
+        """Plan for an error to expect of a number of people."""
+        needed = least(lambda people: error(people) <= self.target, MOST_ROWS_IF_PRIVATE)
+        found, scores = min(error(self.n), 1.0), (self.score, expected_score)
+        return Plan(self.n, found, self.target, needed, scales, self.relative_to, notes or {}, *scores)
 
 
 def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPREAD) -> float:
@@ -137,30 +162,6 @@ def lost_share(agreement: float, score: float, n_classes: int) -> float:
     return _lost(_angle(score, n_classes), agreement)
 
 
-def planned_descent(
-    calibrated: Callable[[int], NoisyDescent],
-    n: int,
-    target: float,
-    score: float,
-    n_classes: int,
-    relative_to: str,
-) -> Plan:
-    """Plan noisy descent for n people; the mechanism is calibrated for a number of them.
-
-    If people own several rows, they are taken to own as many as count.
-    """
-    mechanism = calibrated(n)
-    each = mechanism.max_rows or 1
-
-    def lost(people: int) -> float:
-        return lost_share(calibrated(people).agreement(people * each), score, n_classes)
-
-    error, beyond = lost(n), max(score - 1.0 / n_classes, 0.0)
-    needed = least(lambda people: lost(people) <= target, MOST_ROWS_IF_PRIVATE)
-    notes = {"steps": float(mechanism.schedule(n * each).n_steps)}
-    return Plan(n, error, target, needed, mechanism.scales, relative_to, notes, score, score - beyond * error)
-
-
 def _angle(score: float, n_classes: int) -> float:
     """Return the angle between margins and the classes' true direction at which two classes are separated so well."""
     guessed = 1.0 / n_classes
@@ -201,25 +202,6 @@ def lost_of_released(mechanism: ObjectivePerturbation, n: int, coef: FloatArray,
     share = float(curvatures @ _WEIGHTS) / bounds.loss.second_derivative_bound()
     noisy, _ = mechanism.prediction_noise(n, spread, share)
     return 1.0 if size == 0.0 else 1.0 - math.sqrt(max(1.0 - (noisy / size) ** 2, 0.0))
-
-
-def planned(
-    calibrated: Callable[[int], ObjectivePerturbation],
-    n: int,
-    target: float,
-    spread: float,
-    relative_to: str,
-    scores: tuple[float, float],
-) -> Plan:
-    """Plan for n people with predictions as large as the outcomes' bound: shrinkage counts against that.
-
-    The mechanism is calibrated for a number of people; scores are those without privacy and with it.
-    """
-    mechanism = calibrated(n)
-    own, error = mechanism.noise_scales, relative_error(mechanism, n, spread)
-    needed = least(lambda people: relative_error(calibrated(people), people, spread) <= target, MOST_ROWS_IF_PRIVATE)
-    notes = {"strong convexity": own.strong_convexity, "epsilon left for the noise": own.noise_epsilon}
-    return Plan(n, min(error, 1.0), target, needed, mechanism.scales, relative_to, notes, *scores)
 
 
 class Fitting(NamedTuple):

@@ -15,16 +15,10 @@ from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.estimator import Asked, PerturbedObjective
+from dpfast.convex_erm.estimator import PerturbedObjective
 from dpfast.convex_erm.mechanism import Linear
-from dpfast.convex_erm.plan import (
-    R2,
-    SPREAD,
-    expected_r2,
-    relative_error,
-    usual_curvature,
-)
-from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of, planned_scores
+from dpfast.convex_erm.plan import R2, SPREAD, Asked, expected_r2, relative_error, usual_curvature
+from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import Measured, columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
@@ -324,7 +318,12 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         if not self._descends:
             return super()._plan(privacy, asked)
         calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
-        return planned_scores(calibrated, asked.n, asked.target, asked.spread, asked.score, asked.relative_to)
+
+        def error(people: int) -> float:
+            return calibrated(people).relative_error(people, asked.spread)
+
+        expected = asked.score - min(error(asked.n) ** 2 / asked.spread, asked.score)
+        return asked.plan(error, calibrated(asked.n).scales, expected)
 
     @property
     def _is_loss_of_descent(self) -> bool:

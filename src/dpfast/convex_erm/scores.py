@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +10,11 @@ import numpy as np
 
 from dpfast.convex_erm.mechanism import Linear, StepsOf
 from dpfast.convex_erm.plan import R2, SPREAD
-from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
 from dpfast.releases.staged_fit import Regression
 from dpfast.releases.staged_regression import Public
 from dpfast.solvers import PoissonLoss, SmoothedHuber
-from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.rows import RowMap
 
 #: Points of an integral over normal residuals, up to so many standard deviations.
@@ -73,22 +70,6 @@ class ScoreDescent(StepsOf[Regression]):
         """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""
         curvature = _usual_curvature(self.steps.loss, math.sqrt((1.0 - R2) * spread) * self.steps.radii[1])
         return min(self.steps.expected_noise(people, curvature) / self.steps.radii[1], 1.0)
-
-
-def planned_scores(
-    calibrated: Callable[[int], ScoreDescent],
-    n: int,
-    target: float,
-    spread: float,
-    score: float,
-    relative_to: str,
-) -> Plan:
-    """Plan descent for n people; the mechanism is calibrated for a number of them."""
-    mechanism = calibrated(n)
-    error = mechanism.relative_error(n, spread)
-    needed = least(lambda people: calibrated(people).relative_error(people, spread) <= target, MOST_ROWS_IF_PRIVATE)
-    expected = score - min(error**2 / spread, score)
-    return Plan(n, error, target, needed, mechanism.scales, relative_to, {}, score, expected)
 
 
 def attributes_of(found: Regression) -> dict[str, Any]:

@@ -25,13 +25,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
-from dpfast.estimator.bounded import (
-    BoundedEstimator,
-    Measured,
-    columns_of,
-    open_with_outcome,
-    outcomes_of,
-)
+from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
