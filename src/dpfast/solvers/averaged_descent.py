@@ -153,8 +153,7 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
     """Shrink a noisy vector towards zero, to nothing where it is no longer than its noise (James and Stein 1961)."""
     squares = float(np.add.reduce(mean**2))
     kept = max(0.0, 1.0 - len(mean) * deviation**2 / squares) if squares > 0.0 else 0.0
-    shrunk: FloatArray = kept * mean
-    return shrunk
+    return np.asarray(kept * mean)
 
 
 def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy: bool = False) -> float | None:
@@ -288,22 +287,19 @@ class Coordinates:
         """Return X'X as the data can have it, positive definite."""
         values, vectors = self.spectrum
         least = _EIGENVALUE_FLOOR * self.noise * math.sqrt(len(self.whitening))
-        found: FloatArray = (vectors * np.maximum(values, max(least, _TINY))) @ vectors.T
-        return found
+        return np.asarray((vectors * np.maximum(values, max(least, _TINY))) @ vectors.T)
 
     @cached_property
     def of_features(self) -> FloatArray:
         """X'X about the rows' mean, made feasible, for rows in their own coordinates."""
         xx = without_constant(self.resolved(), has_constant=self.constant)
-        found: FloatArray = self.back @ xx @ self.back.T
-        return found
+        return np.asarray(self.back @ xx @ self.back.T)
 
     def ridged_inverse(self) -> FloatArray:
         """Return the inverse of X'X and the ridge of the final estimate."""
         values, vectors = self.spectrum
         ridge = _LAST_RIDGE * _STEP_RIDGE * self.noise * math.sqrt(len(self.whitening))
-        found: FloatArray = (vectors / np.maximum(np.maximum(values, 0.0) + ridge, _TINY)) @ vectors.T
-        return found
+        return np.asarray((vectors / np.maximum(np.maximum(values, 0.0) + ridge, _TINY)) @ vectors.T)
 
     def as_summed(self, theta: FloatArray, rows: float, outcomes: float) -> FloatArray:
         """Return coefficients (d, l) and a constant after them, in units of rows and outcomes as they come."""
@@ -408,8 +404,7 @@ class Position(NamedTuple):
         """Return how much each step counts in the means over late ones."""
         precisions = np.maximum(self.deviations, _TINY) ** -2.0
         precisions[: how.first_averaged] = 0.0
-        weights: FloatArray = precisions / np.sum(precisions)
-        return weights
+        return np.asarray(precisions / np.sum(precisions))
 
 
 def stepped(position: Position, how: Steps, released: FloatArray, deviation: float, *, averaged: bool) -> Position:

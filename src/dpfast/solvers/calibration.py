@@ -157,8 +157,7 @@ def _mean_log_odds(log_weights: FloatArray) -> FloatArray:
     # and offset.
     both = np.array([weights, weights[:, ::-1]]).reshape(2, -1)
     others, own = both @ _of_others()
-    found: FloatArray = np.log(own[::-1]) - np.log(others)
-    return found
+    return np.asarray(np.log(own[::-1]) - np.log(others))
 
 
 @cache
@@ -197,5 +196,4 @@ def _of_rates(counts: FloatArray, deviation: float, people: float) -> FloatArray
     binomial = noise + 4.0 * rows * rate * (1.0 - rate)
     zero, one = counts[:, :, None, None]
     together, apart = zero + one - rows, one - zero - rows * (2.0 * rate - 1.0)
-    found: FloatArray = _log_sum_exp(-0.5 * (together**2 / noise + apart**2 / binomial + np.log(binomial)), axis=2)
-    return found
+    return np.asarray(_log_sum_exp(-0.5 * (together**2 / noise + apart**2 / binomial + np.log(binomial)), axis=2))

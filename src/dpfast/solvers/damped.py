@@ -56,8 +56,7 @@ def damped_solve(
     inverse = np.where(damped > rounding, 1.0 / np.maximum(damped, rounding), 0.0)
     if n_components is not None:
         inverse[..., : values.shape[-1] - n_components] = 0.0
-    solution: FloatArray = vectors @ (inverse[..., None] * (np.swapaxes(vectors, -1, -2) @ right))
-    return solution
+    return np.asarray(vectors @ (inverse[..., None] * (np.swapaxes(vectors, -1, -2) @ right)))
 
 
 def components_beyond(xx: FloatArray, threshold: float) -> int:
@@ -104,13 +103,11 @@ class DenoisedMoments:
     @property
     def xx(self) -> FloatArray:
         """X'X, of shape (d, d)."""
-        matrix: FloatArray = (self.vectors * self.values) @ self.vectors.T
-        return matrix
+        return np.asarray((self.vectors * self.values) @ self.vectors.T)
 
     def inside(self, paths: FloatArray) -> FloatArray:
         """Project columns, such as X'Y, to the directions above the noise, with their norm in the true ones."""
-        projected: FloatArray = self.vectors @ (self.vectors.T @ paths / self.cosines[:, None])
-        return projected
+        return np.asarray(self.vectors @ (self.vectors.T @ paths / self.cosines[:, None]))
 
     def turned_back(self, paths: FloatArray) -> FloatArray:
         """Correct columns for the noise's rotation of the directions above it: part of them seems to lie outside.
@@ -121,14 +118,12 @@ class DenoisedMoments:
         outside = paths - self.vectors @ coordinates
         length = np.sum(outside**2, axis=0)
         share = np.sqrt(np.maximum(length - self.turned(paths), 0.0) / np.where(length > 0.0, length, 1.0))
-        returned: FloatArray = self.inside(paths) + share * outside
-        return returned
+        return np.asarray(self.inside(paths) + share * outside)
 
     def turned(self, paths: FloatArray) -> FloatArray:
         """Return the expected squared length of columns that the turning of directions put outside of them."""
         coordinates = self.vectors.T @ paths / self.cosines[:, None]
-        squares: FloatArray = np.sum(coordinates**2 * (1.0 - self.cosines[:, None] ** 2), axis=0)
-        return squares
+        return np.asarray(np.sum(coordinates**2 * (1.0 - self.cosines[:, None] ** 2), axis=0))
 
     def hidden(self, paths: FloatArray, turning: float = 1.0) -> FloatArray:
         """Return the norm of columns in hidden directions, beyond chance and the noise of the columns themselves.
@@ -141,8 +136,7 @@ class DenoisedMoments:
         outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
         by_chance = turning * self.turned(paths) * (chdtri(others, 0.05) / others)
         explained = by_chance + _OWN_SHARE**2 * np.sum(paths**2, axis=0)
-        length: FloatArray = np.sqrt(np.maximum(outside - explained, 0.0))
-        return length
+        return np.asarray(np.sqrt(np.maximum(outside - explained, 0.0)))
 
 
 def hidden_reach(energy: float, penalty: float, floor: float) -> float:

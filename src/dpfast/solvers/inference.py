@@ -105,8 +105,7 @@ class Evidence:
         """
         relative = np.maximum(self.residual_noise, _LEAST_NOISE)
         students = special.stdtrit(2.0 / relative**2, _WIDENED) / special.ndtri(_WIDENED)
-        widened: FloatArray = residual_variance * students**2
-        return widened
+        return np.asarray(residual_variance * students**2)
 
     def posterior(self, residual_variance: FloatArray, level: float, *, of_population: bool) -> Posterior:
         """Posterior of the coefficients of the population, or of those of least squares on the rows that were summed.
@@ -243,8 +242,7 @@ class _Mixture:
         with np.errstate(divide="ignore", invalid="ignore"):
             # Where nothing is uncertain a point is on neither side of itself.
             standard = np.nan_to_num((points - self.centers) / self.deviations, nan=0.0)
-        probability: FloatArray = self.weights @ special.ndtr(standard)
-        return probability
+        return np.asarray(self.weights @ special.ndtr(standard))
 
     def quantile(self, probability: float) -> FloatArray:
         """Return where so much of the law is below."""
@@ -254,8 +252,7 @@ class _Mixture:
             middle = (low + high) / 2.0
             beyond = self.below(middle) > probability
             low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
-        found: FloatArray = (low + high) / 2.0
-        return found
+        return np.asarray((low + high) / 2.0)
 
     def summary(self, level: float) -> Posterior:
         """Return its mean, spread and limits."""
@@ -360,8 +357,7 @@ def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatA
     squares = vectors**2
     hidden = np.sqrt(np.mean(squares.T @ variance @ squares, axis=1)) / len(values) ** 2
     rounding = len(values) * np.finfo(np.float64).eps * float(np.max(values))
-    least: FloatArray = np.maximum(hidden, max(rounding, np.finfo(np.float64).tiny))
-    return least
+    return np.asarray(np.maximum(hidden, max(rounding, np.finfo(np.float64).tiny)))
 
 
 def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
@@ -375,8 +371,7 @@ def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
     apart = values[:, None] - values
     # Neighbours nearer than the noise in an entry are not distinguished.
     pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
-    mean: FloatArray = np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0)
-    return mean
+    return np.asarray(np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0))
 
 
 def _error_covariance(noise: MomentNoise, shift: FloatArray | None, level: float, features: int) -> FloatArray:

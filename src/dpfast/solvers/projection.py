@@ -145,8 +145,7 @@ class LabelFactor:
     def _coordinates(self, noisy: FloatArray) -> FloatArray:
         """Return G Y' U = G V diag(s), shape (d, rank)."""
         if self.labels is None:
-            coordinates: FloatArray = (noisy @ self.vectors) * self.singular_values
-            return coordinates
+            return np.asarray((noisy @ self.vectors) * self.singular_values)
         products = np.zeros((noisy.shape[0], self.n_rows))
         for columns, block in _blocks(self.labels.T):
             products += noisy[:, columns] @ block
@@ -155,8 +154,7 @@ class LabelFactor:
     def _from_coordinates(self, coordinates: FloatArray) -> FloatArray:
         """Return Z U' Y = Z diag(s) V' for Z = X'U, shape (d, n_outcomes)."""
         if self.labels is None:
-            xy: FloatArray = (coordinates * self.singular_values) @ self.vectors.T
-            return xy
+            return np.asarray((coordinates * self.singular_values) @ self.vectors.T)
         rows = coordinates @ self.vectors.T
         xy = np.empty((len(rows), self.n_outcomes))
         for columns, block in _blocks(self.labels.T):

@@ -326,8 +326,7 @@ def ridge_from_rows(
     if n_components is not None:
         kept[n_components:] = False
     gain = np.divide(singular, singular**2 + penalty, out=np.zeros_like(singular), where=kept)
-    theta: FloatArray = (right.T * gain) @ (left.T @ outcomes)
-    return theta
+    return np.asarray((right.T * gain) @ (left.T @ outcomes))
 
 
 def ridge_of_each_outcome(moments: NoisyMoments, ridge: float | None = None) -> RidgeSolution:
@@ -436,8 +435,7 @@ def _coefficient_std(
         last = (response @ shift)[:, None]
         own_last = noise.y**2 + noise.x**2 * np.sum(squares, axis=0) + noise.n**2 * constant**2
         variance += last**2 * own_last + 2.0 * noise.x**2 * projected * last * constant
-    std: FloatArray = np.sqrt(np.maximum(variance, 0.0))
-    return std
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 def eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
