@@ -460,6 +460,18 @@ def test_typical_lengths_are_read_off_noisy_counts():
     assert typical_length(least, bins, 10.0, 0.0) is None
 
 
+def test_no_norm_is_read_off_the_noise_in_empty_bins():
+    """Of 2,001 rows 1,000 have a norm, the others are zero: the median passes somewhere in between."""
+    bins = HalfOctaves(-40, 0)
+    counts = np.zeros(bins.n_bins)
+    counts[-8:-3], counts[bins.largest_code] = 200.0, 1001.0
+    draws = 20.0 * np.random.default_rng(2).normal(size=(2_000, len(counts)))
+    found = [typical_length(counts + one, bins, 2001, 20.0) for one in draws]
+    # The noise is fixed. A norm is one of those that are there, 2^-1.5 to 2^-3.5, or within three half-octaves of them.
+    assert sum(norm is not None for norm in found) > 1_000
+    assert min(norm for norm in found if norm is not None) >= 2.0**-5
+
+
 def test_loose_ranges_cost_little_once_lengths_are_found():
     donors, target, signal = synthetic_control_panel(2000, 10, seed=0)
     errors = {}
