@@ -369,7 +369,12 @@ def _visit_clips(most: int) -> tuple[IntArray, FloatArray, FloatArray, FloatArra
 
 
 def _least_error(
-    ends: FloatArray, lost: Sequence[FloatArray] | FloatArray, counts: FloatArray, deviation: float, noise: float, bias: float
+    ends: FloatArray,
+    lost: Sequence[FloatArray] | FloatArray,
+    counts: FloatArray,
+    deviation: float,
+    noise: float,
+    bias: float,
 ) -> int:
     """Return the bin edge with the least error: noise proportional to it, and bias from clipping the counted people.
 

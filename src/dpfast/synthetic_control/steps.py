@@ -493,9 +493,9 @@ def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: f
     """Return the smallest upper edge of a bin that less than a share `few` of `n` rows exceed.
 
     None if noisy counts leave it uncertain: if rows of norms near it, three half-octaves either way, are not more than
-    two standard deviations of their count, and a sixth more for every bin above these; or if rows are in the smallest bin,
-    which has no scale. Where nearly that many rows are longer and the others are zero, noise in the empty bins between
-    makes up the difference at any norm.
+    two standard deviations of their count, and a sixth more for every bin above these; or if rows are in the smallest
+    bin, which has no scale. Where nearly that many rows are longer and the others are zero, noise in the empty bins
+    between makes up the difference at any norm.
 
     Rows beyond it are clipped to it, by one factor before and after the intervention. This keeps the relation of the
     two parts and lowers the noise. Norms exceeded by 1, 10, 25, 50 and 70% of rows were compared on panels of 300 to
