@@ -16,7 +16,7 @@ from dpfast.privacy import (
     smooth_gaussian,
     smooth_gaussian_delta,
 )
-from dpfast.privacy._spherical import ACCURACY, log_divergence
+from dpfast.privacy.smooth_gaussian import ACCURACY, log_divergence
 
 # (log of the variance ratio, distance, epsilon, dim), and the divergence in 40 digits: fair and far tails, nearly equal
 # widths, means that agree, many dimensions, deltas near 1. `test_the_table_is_right` recomputes it.

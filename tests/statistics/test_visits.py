@@ -9,7 +9,7 @@ from neighbours import climb
 from reference.trajectories import diagonal_moments, episodes_of, first_visits, to_unit
 
 from dpfast.privacy import MomentScales, block_moment_mu
-from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu
+from dpfast.privacy.block_moments import VisitLimits, visit_moment_mu
 from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns, gram, sufficient_statistics
 
 RANGE = (-1.0, 2.5)

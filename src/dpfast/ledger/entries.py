@@ -39,9 +39,8 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast.ledger.release import Release, unit_value
 from dpfast.privacy import compose_mu
-from dpfast.privacy.composition import Charge, Filter, Sums, plain_charge
+from dpfast.privacy.composition import Charge, Filter, Sums, mixture_epsilon, plain_charge
 from dpfast.privacy.guarantee import Adjacency, Privacy
-from dpfast.privacy.mixtures import mixture_epsilon
 from dpfast.privacy.rounding import down
 
 if TYPE_CHECKING:
@@ -389,8 +388,8 @@ def admitted(totals: Totals, limits: Filter, entry: Entry) -> Entry | None:
 def spent(entries: Entries, limits: Filter) -> Privacy:
     """Return the sum of all committed costs, as if they had been decided beforehand.
 
-    This is the plain sum. It is an accountant's epsilon at the budget's delta (privacy.mixtures) if that is smaller, or
-    if the plain sum of deltas exceeds the budget's.
+    This is the plain sum. It is an accountant's epsilon at the budget's delta (privacy.composition) if that is smaller,
+    or if the plain sum of deltas exceeds the budget's.
     """
     return _come_to(entries.spent, limits)
 

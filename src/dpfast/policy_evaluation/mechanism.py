@@ -18,7 +18,7 @@ that it visited or now visits. The releases and their sensitivities (Balle, Gomr
   (`dpfast.statistics.sufficient_statistics`), as moments of people who own a row for each state they visit
   (`dpfast.releases.moments`), with noise of public size (`visit_moments`). If every state has a feature and all weights
   are equal, returns are relative to the middle of their range. The noise is then calibrated by
-  `dpfast.privacy.visit_moments`, with its proof for two people who visit K of S states each.
+  `dpfast.privacy.block_moments`, with its proof for two people who visit K of S states each.
 
 The first two are computed in floating point, from exact sums; `tau` bounds the Euclidean distance to the exact
 statistic of those sums, for any data, and enters the noise. u is 2**-53 and ``gamma_n = n u``, up to a factor that

@@ -36,17 +36,19 @@ from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import Calibration, Composition, Privacy, Unit, compose_mu, share_of_mu
 from dpfast.privacy.block_moments import (
     BlockBounds,
+    VisitLimits,
     block_moment_mu,
     block_moment_scales,
     person_moment_mu,
     person_moment_scales,
+    visit_moment_mu,
+    visit_moment_scales,
 )
 from dpfast.privacy.gaussian import gaussian_mu
 from dpfast.privacy.guarantee import Law, coordinate_deviation, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.pure import l2_laplace_scale
 from dpfast.privacy.subsampling import subsampled_moment_delta, subsampled_moment_scales
-from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu, visit_moment_scales
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments

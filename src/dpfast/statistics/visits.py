@@ -12,7 +12,7 @@ for that, so rounding A and b separately is allowed. The facts about people's ro
 
 States of one weight may be summed with returns about the middle of the range (`centered`): then a trajectory adds one
 integer to the count of every state it visits, and to its returns an integer between two others. Both ends are what the
-kernel gives for the least and the largest return, as it is monotone in the return: `dpfast.privacy.visit_moments` has
+kernel gives for the least and the largest return, as it is monotone in the return: `dpfast.privacy.block_moments` has
 the calibration.
 """
 
@@ -38,8 +38,7 @@ from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import diagonal_moments
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import rounding
-from dpfast.privacy.block_moments import BlockBounds
-from dpfast.privacy.visit_moments import VisitLimits
+from dpfast.privacy.block_moments import BlockBounds, VisitLimits
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import PersonUnit, person_block_bounds, rounded_bound
 from dpfast.statistics.returns import (

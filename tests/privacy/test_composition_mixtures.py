@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfast.privacy import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpfast.privacy.mixtures import mixture_epsilon
+from dpfast.privacy.composition import mixture_epsilon
 
 
 def exact_delta(mu, epsilons, epsilon):
@@ -66,10 +66,10 @@ def test_any_mixture_is_rounded_up_and_no_more_than_its_sum(mu, epsilons, delta)
 def test_many_ratios_are_rounded_up_by_little(monkeypatch):
     epsilons = [0.01 * number for number in range(1, 12)]
     exact = mixture_epsilon(0.1, epsilons, 1e-6)
-    monkeypatch.setattr("dpfast.privacy.mixtures._POINTS", 512)
+    monkeypatch.setattr("dpfast.privacy.composition._POINTS", 512)
     rounded = mixture_epsilon(0.1, epsilons, 1e-6)
     assert exact < rounded < 1.03 * exact
-    monkeypatch.setattr("dpfast.privacy.mixtures._KINDS", 5)
+    monkeypatch.setattr("dpfast.privacy.composition._KINDS", 5)
     assert rounded < mixture_epsilon(0.1, epsilons, 1e-6) < 1.3 * exact
 
 
@@ -93,7 +93,7 @@ def test_ten_and_a_hundred_gaussian_fits_cost_what_they_cost():
 
 @pytest.mark.parametrize("count", [1, 200])
 def test_weights_are_probabilities(count):
-    from dpfast.privacy.mixtures import _ratios
+    from dpfast.privacy.composition import _ratios
 
     ratios, weights = _ratios({0.05: count, 0.3: 2})
     assert weights.sum() == pytest.approx(1.0, abs=1e-9)

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 import pytest
 
 from dpfast.privacy import MomentScales
-from dpfast.privacy.visit_moments import VisitLimits, visit_moment_mu, visit_moment_scales
+from dpfast.privacy.block_moments import VisitLimits, visit_moment_mu, visit_moment_scales
 
 SIZES = [(s, k) for s in range(1, 6) for k in range(1, s + 1)]
 SCALES = [(1.0, 1.0), (0.3, 1.0), (0.5, 1.0), (1.0, 0.1), (50.0, 1.0)]
