@@ -13,8 +13,8 @@ import dpfast
 from dpfast import MultiOutcomeRidge, SyntheticControl
 from dpfast._optional import LIBRARIES, optional
 from dpfast.datasets import california_prop99
-from dpfast.datasets.california import Panel
 from dpfast.datasets.decision_processes import gymnasium_values
+from dpfast.datasets.tables import Panel
 from dpfast.io import open_table
 from dpfast.statistics import Trajectories
 

@@ -58,9 +58,9 @@ CRITICAL += " selection/* description/* convex_erm/* _*.py */mechanism.py */esti
 CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py"
 CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/certificates.py solvers/constraints.py solvers/bounds.py solvers/loss*.py"
-# What draws nothing and releases nothing: attacks, templates, texts. Of `printed`, tests run a copy of the source.
+# What draws nothing and releases nothing: attacks, texts. Of `printed`, tests run a copy of the source.
 SPARED = "*/attacks.py *_attacks.py */job.py */reports.py */documentation.py */presented.py"
-SPARED += " releases/printed.py jobs/templates.py attack/turned_rows.py *__.py _version.py _lazy.py"
+SPARED += " releases/printed.py attack/turned_rows.py *__.py _version.py _lazy.py"
 SPARED += " _optional.py"
 # Tests that run no such file, or take long.
 UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"

@@ -251,8 +251,7 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
-    from dpfast.jobs import templates
-    from dpfast.jobs.kinds import kinds
+    from dpfast.jobs.kinds import kinds, schema, template
 
     known = kinds()
     if options.kind is None and not options.schema:
@@ -261,7 +260,7 @@ def _new(options: argparse.Namespace) -> int:
             print(f"{name:{width}}  {kind.summary.removeprefix('Differentially private ')}")
         return 0
     chosen = list(known.values()) if options.kind is None else [known[_named(options.kind, known)]]
-    text = json.dumps(templates.schema(chosen), indent=1) + "\n" if options.schema else templates.template(chosen[0])
+    text = json.dumps(schema(chosen), indent=1) + "\n" if options.schema else template(chosen[0])
     if options.output is None:
         print(text, end="")
         return 0

@@ -13,8 +13,7 @@ import numpy as np
 from dpfast import Ledger, MultiOutcomeRidge, PolicyEvaluation, Privacy, Release
 from dpfast._documents import _OPENING, _digest, array_from_lists, read_document, write_document
 from dpfast.jobs import Job, outputs
-from dpfast.jobs.kinds import kinds
-from dpfast.jobs.templates import template
+from dpfast.jobs.kinds import kinds, template
 from dpfast.ledger.file import LedgerFile
 from fuzz_targets import Draw, target
 from fuzz_targets.files import new_path

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dpfast.jobs.kinds import kinds
-from dpfast.jobs.templates import template
+from dpfast.jobs.kinds import kinds, template
 
 KINDS = kinds()
 

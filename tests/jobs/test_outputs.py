@@ -14,7 +14,7 @@ from jobs.examples import KINDS, write_job
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release, plotting
 from dpfast.cli import main
-from dpfast.io import writing
+from dpfast.io import summaries
 from dpfast.jobs import Job, outputs, report
 from dpfast.jobs.kinds import Formats
 from dpfast.privacy.guarantee import plain_words
@@ -262,7 +262,7 @@ def test_by_default_there_is_what_installed_libraries_write(monkeypatch):
     assert Formats.read({}) == Formats(("csv",), (), False)
 
 
-@pytest.mark.parametrize("broken", [(writing, "csv_bytes"), (outputs, "drawn"), (outputs, "as_html")])
+@pytest.mark.parametrize("broken", [(summaries, "csv_bytes"), (outputs, "drawn"), (outputs, "as_html")])
 def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, job, tmp_path, capsys, monkeypatch):
     module, name = broken
 
@@ -270,7 +270,7 @@ def test_a_release_whose_results_cannot_be_written_is_kept_as_a_model(broken, jo
         raise KeyError("secret")
 
     monkeypatch.setattr(module, name, fail)
-    monkeypatch.setitem(writing.WRITERS, "csv", writing.csv_bytes)
+    monkeypatch.setitem(summaries.WRITERS, "csv", summaries.csv_bytes)
     assert main(["fit", job(privacy=LEDGER, output="plots = false" if name != "drawn" else "")]) == 1
     error = capsys.readouterr().err
     assert "was made and paid for, but its outputs are incomplete, with the model in" in error

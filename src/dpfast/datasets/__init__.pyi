@@ -1,5 +1,3 @@
-from dpfast.datasets.california import Panel as Panel
-from dpfast.datasets.california import california_prop99 as california_prop99
 from dpfast.datasets.decision_processes import GYMNASIUM_ENVIRONMENTS as GYMNASIUM_ENVIRONMENTS
 from dpfast.datasets.decision_processes import FlatTrajectories as FlatTrajectories
 from dpfast.datasets.decision_processes import adjacent_pairs as adjacent_pairs
@@ -8,5 +6,7 @@ from dpfast.datasets.decision_processes import chain_values as chain_values
 from dpfast.datasets.decision_processes import gymnasium_values as gymnasium_values
 from dpfast.datasets.decision_processes import markov_trajectories as markov_trajectories
 from dpfast.datasets.decision_processes import table_values as table_values
-from dpfast.datasets.made_up import SyntheticPanel as SyntheticPanel
-from dpfast.datasets.made_up import synthetic_control_panel as synthetic_control_panel
+from dpfast.datasets.tables import Panel as Panel
+from dpfast.datasets.tables import SyntheticPanel as SyntheticPanel
+from dpfast.datasets.tables import california_prop99 as california_prop99
+from dpfast.datasets.tables import synthetic_control_panel as synthetic_control_panel

@@ -11,8 +11,8 @@ from typing import Any
 from dpfast import registry
 from dpfast._optional import optional
 from dpfast._threads import single_threaded_blas
-from dpfast.demo import comparison, tables
-from dpfast.demo.comparison import Line, printed
+from dpfast.demo import tables
+from dpfast.demo.tables import Line, printed
 from dpfast.io import write_table
 from dpfast.privacy import Privacy
 from dpfast.privacy.guarantee import plain_words
@@ -26,7 +26,7 @@ def run(output: Path) -> None:
         files = [_table(lines, output), *(_pictures(models, output) if find_spec("matplotlib") else [])]
     print("\n".join(printed(lines)))
     print(
-        f"\nprivate: mean ± standard deviation of {comparison.REPEATS} fits, with the seconds of one. error: root mean "
+        f"\nprivate: mean ± standard deviation of {tables.REPEATS} fits, with the seconds of one. error: root mean "
         f"square of what they are off the fit without privacy.\n"
         f"At epsilon 1, {plain_words(Privacy(1.0, tables.DELTA))}.\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpfast.description.describer import TableDescriber
+from dpfast.description.description import TableDescriber
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import Rows, RowsForm

@@ -473,7 +473,7 @@ class Columns:
         >>> columns.outcome_names
         ('days',)
         """
-        from dpfast.io.formula import declared_by
+        from dpfast.io.transforms import declared_by
 
         return cls(*declared_by(formula, {} if limits is None else limits))
 

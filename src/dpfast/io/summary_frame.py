@@ -7,8 +7,7 @@ from typing import Any
 from dpfast._documents import printed
 from dpfast._html import card, facts
 from dpfast._optional import optional
-from dpfast.io.summaries import header_lines
-from dpfast.io.writing import latex_bytes, markdown_lines, plain_markdown, table_columns
+from dpfast.io.summaries import header_lines, latex_bytes, markdown_lines, plain_markdown, table_columns
 
 pd = optional("pandas", "summary")
 

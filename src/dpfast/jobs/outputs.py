@@ -31,7 +31,7 @@ from dpfast import _transaction as transaction
 from dpfast._documents import replace_file, spelled_out
 from dpfast._redacted import quiet
 from dpfast.estimator.plan import Plan
-from dpfast.io.writing import WRITERS
+from dpfast.io.summaries import WRITERS
 from dpfast.jobs.report import Part, as_html, as_markdown, drawn, first_page
 from dpfast.jobs.specification import Job
 from dpfast.ledger.file import check_place

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfast._documents import inert, printed
 from dpfast._optional import optional
-from dpfast.io.writing import cells, markdown_table, plain_markdown, shown_cell
+from dpfast.io.summaries import cells, markdown_table, plain_markdown, shown_cell
 from dpfast.jobs.specification import Job
 from dpfast.ledger import Release
 from dpfast.ledger.release import guarantee_of

@@ -401,7 +401,7 @@ class Ledger:
         ImportError
             If pandas is not installed.
         """
-        from dpfast.io.writing import tabulated
+        from dpfast.io.summaries import tabulated
 
         releases = self.releases
         columns = {name: [getattr(one, name) for one in releases] for name in ("name", "mechanism")}

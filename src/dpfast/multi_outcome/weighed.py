@@ -3,7 +3,7 @@
 Once rows are weighted, r x for the root r of a weight's share, a mean is no intercept, and limits far from 0 are none.
 So rows are clipped to their bounds before, put about the centre of their limits, and get a constant as their last
 column, which becomes r times as large as the others do. A regression of such rows without an intercept has it as the
-last coefficient. All of that is a public map of each row alone, as io/weights.py requires.
+last coefficient. All of that is a public map of each row alone, as io/table.py requires.
 """
 
 from __future__ import annotations

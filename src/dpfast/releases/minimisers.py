@@ -14,7 +14,7 @@ than that of some record without weights, on the same line and of the same sign,
 bound that objective perturbation is calibrated with holds (releases/objective_bounds.py), for whichever table: in the
 units of the weights the bounds are W times the largest slope, and W times the largest curvature. A loss of squares,
 v (y - x'theta)^2/2, is that of the row (r x, r y) with r the root of v, which is within the same bounds: its moments
-are those of such rows (io/weights.py), with the constant among their entries. The labels of classifiers are signs times
+are those of such rows (io/table.py), with the constant among their entries. The labels of classifiers are signs times
 v: losses of margins take the size of an outcome for a weight, as descent does: there a row's slope times the row is v
 times what it is without weights, before the person's part is clipped, so that the clip bounds it as any other.
 

@@ -11,7 +11,7 @@ from jobs.examples import KINDS, write_job
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, registry
 from dpfast.cli import main
 from dpfast.jobs import parameters
-from dpfast.jobs.templates import schema, template
+from dpfast.jobs.kinds import schema, template
 from dpfast.jobs.values import NUMBER, REQUIRED, Array, Either, Lists, Named, Table, Variants, Words
 
 pytest.importorskip("pandas")

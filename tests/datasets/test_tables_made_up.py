@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dpfast.datasets import synthetic_control_panel
-from dpfast.datasets.made_up import truncated_gaussian
+from dpfast.datasets.tables import truncated_gaussian
 
 
 @pytest.mark.parametrize(("variance", "reach"), [(1.0, 1.0), (0.1, 1.0)])

@@ -8,7 +8,7 @@ import pytest
 
 import dpfast
 from dpfast import Description, Ledger, PaidFailure, Privacy, describe
-from dpfast.description.describer import TableDescriber
+from dpfast.description.description import TableDescriber
 from dpfast.estimator.persistence import kept_by
 from dpfast.io import Category, Number
 

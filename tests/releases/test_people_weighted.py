@@ -12,10 +12,9 @@ from stages import asked, moved, part_of_person
 
 from dpfast import Privacy, io
 from dpfast.releases.mechanism import NoisySum, Query
-from dpfast.releases.people import People, sum_residuals
+from dpfast.releases.people import BITS, People, sum_residuals, weighted
 from dpfast.releases.score_regression import ScoreRegression
 from dpfast.releases.staged_regression import StagedRegression
-from dpfast.releases.weighted_people import BITS, weighted
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics.residuals import ResidualStep, residual_bound
 from dpfast.statistics.rows import RowMap

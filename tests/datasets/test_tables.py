@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.datasets import Panel, california, california_prop99
+from dpfast.datasets import Panel, california_prop99, tables
 
 
 def test_states_by_years():
@@ -26,7 +26,7 @@ def test_ridge_synthetic_control_finds_the_known_gap():
 
 def test_arrays_without_pandas(monkeypatch):
     frame = california_prop99()
-    monkeypatch.setattr(california, "find_spec", lambda name: None)
+    monkeypatch.setattr(tables, "find_spec", lambda name: None)
     panel = california_prop99()
     assert isinstance(panel, Panel)
     np.testing.assert_array_equal(panel.values, frame.to_numpy())

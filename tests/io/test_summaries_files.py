@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.io import write_table, writing
+from dpfast.io import summaries, write_table
 
 #: What a format gives a meaning to, in one name.
 HOSTILE = 'a,"b"\n50% & $x_1$ #{~^}\\input|<b> \x00=1+1 é'
@@ -18,17 +18,17 @@ def test_tables_hold_floats_to_the_bit_and_dates_as_they_are_said():
     values = np.array([0.1, 1e-310, -0.0, np.pi, np.inf, np.nan])
     dates = np.datetime64("2020-01-31") + np.arange(6)
     table = {"value": values, "day": dates, "label": [1, "a", None, 2.5, "b", True]}
-    read = list(csv.DictReader(writing.csv_bytes(table).decode().splitlines()))
+    read = list(csv.DictReader(summaries.csv_bytes(table).decode().splitlines()))
     assert np.array([float(row["value"]) for row in read]).tobytes() == values.tobytes()
     assert read[0]["day"] == "2020-01-31"
     assert [row["label"] for row in read] == ["1", "a", "", "2.5", "b", "True"]
     import pyarrow as pa
     from pyarrow import parquet
 
-    back = parquet.read_table(pa.BufferReader(writing.parquet_bytes(table))).to_pydict()
+    back = parquet.read_table(pa.BufferReader(summaries.parquet_bytes(table))).to_pydict()
     assert np.array(back["value"]).tobytes() == values.tobytes()
     assert back["label"] == ["1", "a", None, "2.5", "b", "True"]
-    rows = json.loads(writing.json_bytes(table), parse_constant=pytest.fail)
+    rows = json.loads(summaries.json_bytes(table), parse_constant=pytest.fail)
     assert [row["value"] for row in rows[:4]] == values[:4].tolist()
     assert (rows[4]["value"], rows[5]["value"]) == ({"float": "inf"}, None)
 
