@@ -44,13 +44,9 @@ from dpfast.privacy.objective import meets_its_claim as meets_its_claim
 from dpfast.privacy.objective import objective_delta as objective_delta
 from dpfast.privacy.objective import objective_noise as objective_noise
 from dpfast.privacy.objective import objective_scale as objective_scale
-from dpfast.privacy.picks import VoteNoise as VoteNoise
-from dpfast.privacy.picks import loss_range as loss_range
 from dpfast.privacy.picks import picks_delta as picks_delta
 from dpfast.privacy.picks import picks_range as picks_range
-from dpfast.privacy.picks import score_rate as score_rate
 from dpfast.privacy.picks import split_with_picks as split_with_picks
-from dpfast.privacy.picks import vote_noise as vote_noise
 from dpfast.privacy.pure import exponential_mechanism_coefficient as exponential_mechanism_coefficient
 from dpfast.privacy.pure import l2_laplace_coordinate_quantile as l2_laplace_coordinate_quantile
 from dpfast.privacy.pure import l2_laplace_expected_norm as l2_laplace_expected_norm
@@ -66,3 +62,7 @@ from dpfast.privacy.smooth_gaussian import smooth_gaussian_delta as smooth_gauss
 from dpfast.privacy.subsampling import subsampled_budget as subsampled_budget
 from dpfast.privacy.subsampling import subsampled_moment_delta as subsampled_moment_delta
 from dpfast.privacy.subsampling import subsampled_moment_scales as subsampled_moment_scales
+from dpfast.privacy.support_noise import VoteNoise as VoteNoise
+from dpfast.privacy.support_noise import loss_range as loss_range
+from dpfast.privacy.support_noise import score_rate as score_rate
+from dpfast.privacy.support_noise import vote_noise as vote_noise

@@ -1,6 +1,6 @@
 """The release of a support: chosen by the exponential mechanism over all supports, or by votes of blocks of rows.
 
-Kifer, Smith and Thakurta's Algorithms 4 and 5, with the noise proved sufficient in privacy.picks.
+Kifer, Smith and Thakurta's Algorithms 4 and 5, with the noise proved sufficient in privacy.support_noise.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ or down, in an interval of twice that.
 
 Three candidates attain both. The columns are picked together, by the sum of their scores, whose changes lie in an
 interval as many times as long as there are columns. Picks that are independent, at one rate, have exactly that law. The
-rate epsilon over that length is epsilon-DP, without delta (privacy.picks).
+rate epsilon over that length is epsilon-DP, without delta (privacy.support_noise).
 """
 
 from __future__ import annotations
