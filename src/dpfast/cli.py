@@ -138,8 +138,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     ledger_command.add(commands)
 
     audit = commands.add_parser(
-        "audit",
-        help="attack every mechanism, and some broken ones; print each claim against what was found",
+        "audit", help="attack every mechanism, and some broken ones; print each claim against what was found"
     )
     audit.add_argument(
         "--thorough", action="store_true", help="every claim with either noise and relation, 400 outputs (minutes)"

@@ -23,12 +23,7 @@ _ROUNDED, _NOTHING = 1e-4, 1e-200
 
 
 def counts_attacks(
-    what: str,
-    new: Callable[..., Any],
-    sizes: Sizes,
-    privacy: Privacy,
-    *,
-    outcomes: tuple[Any, Any] = (0.5, 3.0),
+    what: str, new: Callable[..., Any], sizes: Sizes, privacy: Privacy, *, outcomes: tuple[Any, Any] = (0.5, 3.0)
 ) -> Iterator[Attack]:
     """Attack the counts that an estimator finds bounds by, under every claim.
 

@@ -146,10 +146,7 @@ def _parts(parts: Mapping[Any, _Space], seen: Any) -> Iterator[int]:
 
 
 def declared_observations(
-    space: Any,
-    states: Iterable[Hashable] | None,
-    encode: Callable[[Any], Hashable] | None,
-    bins: Any = None,
+    space: Any, states: Iterable[Hashable] | None, encode: Callable[[Any], Hashable] | None, bins: Any = None
 ) -> tuple[int, StateEncoder | None, Encode]:
     """Return the number of states, their encoder if they have names, and the way from an observation to a number."""
     if states is not None:

@@ -336,13 +336,7 @@ def _widths(x: Rows, y: Rows | None) -> tuple[int, int]:
 
 
 def _of_part(
-    function: Callable[..., Any],
-    widths: tuple[int, int],
-    has_people: bool,
-    may_copy: bool,
-    x: Any,
-    y: Any,
-    ids: Any,
+    function: Callable[..., Any], widths: tuple[int, int], has_people: bool, may_copy: bool, x: Any, y: Any, ids: Any
 ) -> Any:
     """Open a part, and call a function of it."""
     check_aligned(X=x, Y=y, ids=ids)

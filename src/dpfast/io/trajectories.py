@@ -358,10 +358,7 @@ class Trajectories:
 
     @classmethod
     def of(
-        cls,
-        given: Any,
-        states: int | Iterable[Hashable] | None = None,
-        truncated: bool | ArrayLike | None = None,
+        cls, given: Any, states: int | Iterable[Hashable] | None = None, truncated: bool | ArrayLike | None = None
     ) -> Any:
         """Build from episodes in the form that they have, if their states are known; anything else stays as it is.
 

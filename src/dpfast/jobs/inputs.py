@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,51 +14,44 @@ from dpfast._optional import optional
 from dpfast.io import Boolean, Category, Columns, Number, RowOwners
 from dpfast.io.columns import table_parts
 from dpfast.io.frames import MISSING, Batch
-from dpfast.io.sources import FORMATS, check_named_once, check_on_disk, file_format, table_files
-from dpfast.jobs.values import LEFT_OUT, TEXT, Either, Key, Lists, Table, Words
-
-PATH = Key(
-    "path",
-    Either((TEXT, Lists(TEXT))),
-    "A CSV or Parquet file, a pattern, a folder of them, or a list of these; from the folder of this file on.",
-    LEFT_OUT,
-    '"table.csv"',
-)
-FORMAT = Key(
-    "format",
-    Words.of(*sorted(set(FORMATS.values()) - {"npy"})),
-    "What the files must be; by their suffix, else.",
-    LEFT_OUT,
-)
+from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
+from dpfast.jobs.parameters import table_of
 
 
-@dataclass(frozen=True)
-class Files:
-    """Tables of named columns."""
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """Where the table is, columns by name. Paths are relative to this file's folder.
 
-    #: As they were declared, from the job's folder on.
-    declared: tuple[Path, ...]
+    Parameters
+    ----------
+    path : str or list of str
+        A CSV or Parquet file, a pattern, a folder of them, or a list of these; from the folder of this file on.
+    format : {"csv", "parquet"}
+        What the files must be; by their suffix, else.
+    """
 
-    @classmethod
-    def of(cls, section: Mapping[str, Any], here: Path) -> Files:
-        """Read the section."""
-        if "path" not in section:
+    path: str | list[str] | None = None
+    format: Literal["csv", "parquet"] | None = None
+
+    def declared(self, here: Path) -> list[Path]:
+        """Return the files as they were declared, from the job's folder on."""
+        if self.path is None:
             raise ValueError("[input] lacks the key 'path'")
-        paths = [section["path"]] if isinstance(section["path"], str) else section["path"]
+        paths = [self.path] if isinstance(self.path, str) else self.path
         if not paths:
             raise ValueError("[input] path must list at least one file")
         for path in paths:
             check_on_disk(path, "[input] path")
-        return cls(tuple(here / path for path in paths))
+        return [here / path for path in paths]
 
-    def found(self, declared_format: str | None) -> list[Path]:
+    def found(self, here: Path) -> list[Path]:
         """Return the existing files, all of one format: the declared one."""
-        files = [file for path in self.declared for file in table_files(path, "[input] path")]
+        files = [file for path in self.declared(here) for file in table_files(path, "[input] path")]
         formats = {file_format(file, "[input] path") for file in files}
         if "npy" in formats:
             raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
-        if declared_format is not None and formats != {declared_format}:
-            raise ValueError(f"[input] format is {declared_format!r}, but the files are {', '.join(sorted(formats))}")
+        if self.format is not None and formats != {self.format}:
+            raise ValueError(f"[input] format is {self.format!r}, but the files are {', '.join(sorted(formats))}")
         for file in files:
             if not file.exists():
                 raise FileNotFoundError(
@@ -69,7 +62,7 @@ class Files:
         return files
 
 
-INPUT = Table((PATH, FORMAT), "Where the table is, columns by name. Paths are relative to this file's folder.")
+INPUT = table_of(Input, path='"table.csv"')
 
 
 @dataclass(frozen=True)

@@ -94,15 +94,8 @@ _USUAL = ("csv", "parquet", "png", "svg")
 FORMATS = tuple(_WRITERS)
 
 # Parameters that are given elsewhere.
-_ELSEWHERE = {
-    name: f"it is a key of [{section}]"
-    for name, section in (
-        ("epsilon", "privacy"),
-        ("delta", "privacy"),
-        ("ledger", "privacy"),
-        ("max_weight", "weights"),
-    )
-}
+_ELSEWHERE = dict.fromkeys(("epsilon", "delta", "ledger"), "it is a key of [privacy]")
+_ELSEWHERE |= {"max_weight": "it is a key of [weights]"}
 # Enough people for any algorithm, where a fit's parameters are checked without knowing how many there are.
 _MANY = 1 << 20
 # One that a single person is enough for, so that nobody is counted.

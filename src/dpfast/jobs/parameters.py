@@ -6,7 +6,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal
@@ -100,10 +100,10 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
         item = values_of(arguments[0], says_none=True)
         if item is not None:
             yield Lists(Either((NUMBER, item)) if isinstance(item, Array) else item, len(arguments))
-    elif isinstance(origin, type) and issubclass(origin, Mapping):
-        item = values_of(arguments[1])
+    elif isinstance(origin, type) and issubclass(origin, Mapping | list):
+        item = values_of(arguments[-1])
         if item is not None:
-            yield Named(item)
+            yield Lists(item) if origin is list else Named(item)
     elif isinstance(hint, type):
         offered = tuple(one for one in classes if hint in one.__mro__)
         if offered:
@@ -135,12 +135,18 @@ def _options_of_union(arguments: Collection[Any], classes: Collection[type], say
 
 def objects_of(classes: tuple[type, ...]) -> Variants:
     """Return tables that stand for objects: the name of their class, and the arguments of its constructor."""
-    tables = {}
-    for cls in classes:
-        docstring = inspect.cleandoc(cls.__doc__ or "")
-        keys = keys_of(cls, hints_of(cls.__init__), docstring)  # type: ignore[misc]
-        tables[cls.__name__] = Table(tuple(keys), plain(docstring.partition("\n\n")[0]), partial(_object, cls))
-    return Variants(tables)
+    tables = {cls.__name__: table_of(cls) for cls in classes}
+    first = {cls.__name__: plain((inspect.getdoc(cls) or "").partition("\n\n")[0]) for cls in classes}
+    return Variants({name: replace(table, says=first[name]) for name, table in tables.items()})
+
+
+def table_of(cls: type, **examples: str) -> Table:
+    """Return the table of a section, of which an object is made: a key for each argument, explained by docstrings."""
+    said = [inspect.cleandoc(one.__doc__ or "") for one in reversed(cls.__mro__[:-1])]
+    hints = hints_of(cls.__init__)  # type: ignore[misc]
+    keys = keys_of(cls, hints, "\n\n".join(said), Changes(examples=examples))
+    says = " ".join(said[-1].partition("\nParameters\n")[0].split())
+    return Table(tuple(keys), says, partial(_object, cls))
 
 
 def _object(cls: type, place: Place, arguments: dict[str, Any]) -> Any:

@@ -19,64 +19,73 @@ from dpfast.io import Boolean, Category, Columns, Deferred, EncodedTable, Number
 from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
-from dpfast.jobs.inputs import FORMAT, INPUT, PATH, Files, NamedColumns
-from dpfast.jobs.values import INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Named, Table
+from dpfast.jobs.inputs import INPUT, Input, NamedColumns
+from dpfast.jobs.parameters import table_of
+from dpfast.jobs.values import LEFT_OUT, Key, Named
 
 Outcomes = Literal["several", "one", "labels", "none"]
 
-_ARRAYS = "A pair of .npy files, in the place of path: features (rows by columns)"
-_INPUT = Table(
-    (
-        PATH,
-        FORMAT,
-        Key("x", TEXT, f"{_ARRAYS}. There are no [features] and [outcomes] then.", LEFT_OUT),
-        Key("y", TEXT, "And the outcomes of the same rows, another .npy file.", LEFT_OUT),
-    ),
-    "Where the rows are. Paths are relative to this file's folder.",
-)
-_PEOPLE = Table(
-    (
-        Key("id", TEXT, "The column of ids, which is no feature. It is read before the rest.", example='"patient"'),
-        Key("max_rows", INTEGER, "How many rows of a person count, the first ones.", example="20"),
-    ),
-    "Where a person owns several rows: noise then hides a whole person. Without, every row is a person of its own.",
-)
-_WEIGHTS = Table(
-    (
-        Key("weight", TEXT, "The column of weights, at least 0. It is read before the rest.", example='"weight"'),
-        Key("max_weight", NUMBER, "The largest that counts, declared: larger ones count as much.", example="10.0"),
-    ),
-    "Where rows have weights, such as those of a survey, as private as the rows. The effective weight is "
-    "weight / max_weight, at most 1.",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class RowsInput(Input):
+    """Where the rows are. Paths are relative to this file's folder.
+
+    Parameters
+    ----------
+    x : str
+        A pair of .npy files, in the place of path: features (rows by columns). There are no [features] and [outcomes]
+        then.
+    y : str
+        And the outcomes of the same rows, another .npy file.
+    """
+
+    x: str | None = None
+    y: str | None = None
 
 
 @dataclass(frozen=True)
 class OwnerColumn:
-    """The owners of rows, if people own several: the column of ids, and the most rows of a person that count."""
+    """Where a person owns several rows: noise then hides a whole person. Without, every row is a person of its own.
+
+    Parameters
+    ----------
+    id : str
+        The column of ids, which is no feature. It is read before the rest.
+    max_rows : int
+        How many rows of a person count, the first ones.
+    """
 
     id: str
     max_rows: int
 
     def __post_init__(self) -> None:
-        check.positive_integer("[people] max_rows", self.max_rows)
+        check.positive_integer("max_rows", self.max_rows)
 
 
 @dataclass(frozen=True)
 class RowWeights:
-    """The column of the rows' weights, and the largest weight that counts."""
+    """Where rows have weights, such as those of a survey, as private as the rows.
 
-    source: list[Path]
+    The effective weight is weight / max_weight, at most 1.
+
+    Parameters
+    ----------
+    weight : str
+        The column of weights, at least 0. It is read before the rest.
+    max_weight : float
+        The largest that counts, declared: larger ones count as much.
+    """
+
     weight: str
     max_weight: float
 
-    def check(self) -> None:
+    def check(self, files: list[Path]) -> None:
         """Refuse files without the column, or with no numbers there; no rows are read."""
-        self._column.check(self.source)
+        self._column.check(files)
 
-    def read(self) -> FloatArray:
+    def read(self, files: list[Path]) -> FloatArray:
         """Read the column."""
-        batches = self._column.batches(self.source, None)
+        batches = self._column.batches(files, None)
         weights = np.concatenate([np.empty(0), *(batch.numbers(self.weight) for batch in batches)])
         if not np.all(np.isfinite(weights) & (weights >= 0.0)):
             raise ValueError(f"column {self.weight!r} must hold finite weights of at least 0, none of them missing")
@@ -85,6 +94,11 @@ class RowWeights:
     @property
     def _column(self) -> NamedColumns:
         return NamedColumns((), (self.weight,))
+
+
+_INPUT = table_of(RowsInput, path='"table.csv"')
+_PEOPLE = table_of(OwnerColumn, id='"patient"', max_rows="20")
+_WEIGHTS = table_of(RowWeights, weight='"weight"', max_weight="10.0")
 
 
 @dataclass(frozen=True)
@@ -148,7 +162,9 @@ class Rows:
             data: tuple[Any, ...] = Deferred(lambda: read()[0]), Deferred(lambda: read()[1])
         else:
             data = tuple(self.files) if self.columns is None else (self.encoded(progress),)
-        options: dict[str, Any] = {} if self.weights is None else {"sample_weight": Deferred(self.weights.read)}
+        options: dict[str, Any] = (
+            {} if self.weights is None else {"sample_weight": Deferred(partial(self.weights.read, self.files))}
+        )
         if self.people is not None:
             options |= {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
         model.fit(*data, **options)
@@ -231,19 +247,18 @@ class RowsForm:
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Rows:
         """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
-        is_of_arrays = not sections["input"].keys().isdisjoint(("x", "y"))
+        source = sections["input"]
+        is_of_arrays = isinstance(source, RowsInput) and (source.x, source.y) != (None, None)
         rows = (self._arrays if is_of_arrays else self._columns)(sections, here, look=look)
         return replace(rows, is_labelled=self._outcomes == "labels", bounds=self._bounds)
 
     def _columns(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
-        given = sections["input"]
-        people = OwnerColumn(**sections["people"]) if "people" in sections else None
+        people, weights = sections.get("people"), sections.get("weights")
         for key in [one.name for one in self.sections if one.name in ("features", "outcomes")]:
             if key not in sections:
                 raise ValueError(f"[job] lacks the key {key!r}")
-        files = Files.of(given, here).found(given.get("format")) if look else []
+        files = sections["input"].found(here) if look else []
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
-        weights = RowWeights(files, **sections["weights"]) if "weights" in sections else None
         apart = {one for one in (people and people.id, weights and weights.weight) if one}
         columns = _resolved(declared, files, apart)
         if columns is None:
@@ -266,7 +281,7 @@ class RowsForm:
             if people is not None:
                 RowOwners(files, people.id).check()
             if weights is not None:
-                weights.check()
+                weights.check(files)
         box = _box(columns, declared["features"])
         names = columns.feature_names if self._is_encoded else columns.names
         rows = Rows(files, columns, people, names, columns.outcome_names, box, weights=weights)
@@ -279,12 +294,12 @@ class RowsForm:
         return replace(rows, outcome_names=(column.name,), classes=classes)
 
     def _arrays(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
-        given = sections["input"]
+        given = vars(sections["input"])
         wanted = ("x",) if self._outcomes == "none" else ("x", "y")
-        if "path" in given:
+        if given["path"] is not None:
             raise ValueError("[input] has both path and x, y; x and y are a pair of .npy files")
         for key in wanted:
-            if key not in given:
+            if given[key] is None:
                 raise ValueError(f"[input] lacks the key {key!r}")
         files = [here / given[key] for key in wanted]
         if any(file.suffix != ".npy" for file in files):

@@ -23,13 +23,7 @@ from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels import limbs
 from dpfast.kernels.columns import in_c_order
 from dpfast.kernels.fixed_point import FixedPoint
-from dpfast.noise.exact import (
-    decide_offset,
-    exponential_magnitude,
-    exponential_tail,
-    gaussian_magnitude,
-    gaussian_tail,
-)
+from dpfast.noise.exact import decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
 from dpfast.noise.source import BLOCK_WORDS, BitSource, SecureSource, check_source
 
 #: The center that noise is added to: the exact numbers that it holds.

@@ -14,13 +14,7 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.privacy import (
-    Calibration,
-    Privacy,
-    SmoothGaussian,
-    smooth_gaussian,
-    smooth_gaussian_delta,
-)
+from dpfast.privacy import Calibration, Privacy, SmoothGaussian, smooth_gaussian, smooth_gaussian_delta
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed
 

@@ -345,14 +345,7 @@ class NoisySum(SingleRelease):
 
     @classmethod
     def counts_within(
-        cls,
-        privacy: Privacy,
-        is_gaussian: bool,
-        share: float,
-        n_histograms: int,
-        n_bins: int,
-        *,
-        unit: Unit = "row",
+        cls, privacy: Privacy, is_gaussian: bool, share: float, n_histograms: int, n_bins: int, *, unit: Unit = "row"
     ) -> tuple[Self, Privacy]:
         """Return noise `of_counts` for a share of a budget, and the rest of the budget for other releases.
 

@@ -210,11 +210,7 @@ class JointMoments(SingleRelease):
 
     @classmethod
     def printed(
-        cls,
-        privacy: Privacy,
-        radii: tuple[float, float],
-        shape: tuple[int, int],
-        sample: tuple[int, int] | None = None,
+        cls, privacy: Privacy, radii: tuple[float, float], shape: tuple[int, int], sample: tuple[int, int] | None = None
     ) -> Self:
         """PRIMO's Algorithm 1, or with a sample 4, as printed: every entry of the upper triangle has the same noise.
 

@@ -330,12 +330,7 @@ class Fit:
         return found
 
     def _expected_of_few(
-        self,
-        found: descent.Found,
-        coordinates: Coordinates,
-        excess: Excess,
-        level: Level,
-        residuals: Residuals | None,
+        self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level, residuals: Residuals | None
     ) -> tuple[Few, FloatArray]:
         """Return how clipping may bias coefficients of rare columns, the rarest first, and `Level.unlike`.
 
@@ -549,12 +544,7 @@ class Fit:
         return spread / 4.0, at_means * at_ends**2
 
     def _told_of_constant(
-        self,
-        level: Level,
-        center: FloatArray,
-        solved: descent.Shrunk,
-        found: descent.Found,
-        coordinates: Coordinates,
+        self, level: Level, center: FloatArray, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
     ) -> dict[str, Any]:
         """Return what `Evidence` has of the intercept: that of the released center and level.
 
