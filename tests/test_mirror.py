@@ -35,7 +35,6 @@ TESTED_BY = {
     "jobs/rows.py": "jobs/test_jobs.py",
     "jobs/run.py": "jobs/test_kinds_templates.py",
     "jobs/specification.py": "jobs/test_jobs.py",
-    "jobs/values.py": "jobs/test_kinds_templates.py",
     "jobs/walks.py": "jobs/test_kinds.py",
     "kernels/discrete_loops.c": "noise/test_discrete.py",
     "kernels/first_visits.pyx": "statistics/test_returns.py",

@@ -12,7 +12,7 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy, registry
 from dpfast.cli import main
 from dpfast.jobs import parameters
 from dpfast.jobs.kinds import schema, template
-from dpfast.jobs.values import NUMBER, REQUIRED, Array, Either, Lists, Named, Table, Variants, Words
+from dpfast.jobs.parameters import NUMBER, REQUIRED, Array, Either, Lists, Named, Table, Variants, Words
 
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

@@ -12,9 +12,8 @@ from dpfast.convex_erm.inference import LEVEL
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
+from dpfast.jobs.parameters import INTEGER, NUMBER, TEXT, Changes, Either, Lists
 from dpfast.jobs.rows import Rows, RowsForm
-from dpfast.jobs.values import INTEGER, NUMBER, TEXT, Either, Lists
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

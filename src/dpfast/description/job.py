@@ -7,9 +7,8 @@ from typing import Any
 
 from dpfast.description.description import TableDescriber
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
+from dpfast.jobs.parameters import TEXT, Changes, Lists
 from dpfast.jobs.rows import Rows, RowsForm
-from dpfast.jobs.values import TEXT, Lists
 
 _COLUMNS = """
 age = { low = 18, high = 100 }

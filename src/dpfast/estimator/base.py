@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial, wraps
 from inspect import signature
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 from sklearn import get_config
@@ -148,15 +148,8 @@ def explains_parameters(cls: Class) -> Class:
     return cls
 
 
-class Spender(Protocol):
-    """The holder of a reservation: a ledger to pay from, and a seed."""
-
-    ledger: Ledger | None
-    random_state: int | None
-
-
-def reserve(model: Spender, privacy: Privacy, unit: Unit = "row", mu: float | None = None) -> Reservation:
-    """Hold the cost of a fit, from ``with`` on, in the ledger that pays for the estimator."""
+def reserve(model: Any, privacy: Privacy, unit: Unit = "row", mu: float | None = None) -> Reservation:
+    """Hold the cost of a fit, from ``with`` on, in the ledger that pays for it: a model's, or a configuration's."""
     # A fit without noise draws nothing from its seed.
     seed = None if math.isinf(privacy.epsilon) else model.random_state
     return paying(model.ledger, privacy).reserving(privacy, unit=unit, random_state=seed, mu=mu)

@@ -9,12 +9,12 @@ from typing import Any
 from dpfast.io import Boolean, Category, Interaction, Log, Number, Polynomial, Spline
 from dpfast.io.columns import Column, Feature
 from dpfast.io.transforms import Transform
-from dpfast.jobs.parameters import Changes, hints_of, keys_of
-from dpfast.jobs.values import (
+from dpfast.jobs.parameters import (
     INTEGER,
     LEFT_OUT,
     NUMBER,
     TEXT,
+    Changes,
     Either,
     Key,
     Lists,
@@ -22,6 +22,8 @@ from dpfast.jobs.values import (
     Table,
     Variants,
     Words,
+    hints_of,
+    keys_of,
     section,
 )
 

@@ -9,7 +9,7 @@ import inspect
 import textwrap
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -21,14 +21,14 @@ from dpfast._optional import LIBRARIES, Library
 from dpfast.estimator.documentation import explained
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
-from dpfast.jobs.parameters import Changes, hints_of, keys_of
-from dpfast.jobs.values import (
+from dpfast.jobs.parameters import (
     BOOLEAN,
     INTEGER,
     LEFT_OUT,
     NUMBER,
     REQUIRED,
     TEXT,
+    Changes,
     Either,
     Key,
     Lists,
@@ -38,6 +38,8 @@ from dpfast.jobs.values import (
     Values,
     Variants,
     Words,
+    hints_of,
+    keys_of,
 )
 from dpfast.ledger import Ledger
 from dpfast.privacy import UtilityWarning
@@ -48,39 +50,21 @@ Progress = Callable[[int], object]
 Fact = tuple[str, str]
 
 
-class Data(Protocol):
-    """The declaration of a job's people."""
-
-    @property
-    def files(self) -> list[Path]:
-        """The tables."""
-
-    @property
-    def names(self) -> tuple[Sequence[Any], ...]:
-        """The names of its results: `tables` and `figures` of a kind take them."""
-
-    def parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the estimator's parameters, with those that the declaration says."""
-
-    def fit(self, model: Any, progress: Progress | None) -> None:
-        """Read the data, and fit."""
-
-    def sizes(self) -> dict[str, int]:
-        """Return the sizes that plans take, as far as they are known."""
-
-    def facts(self) -> list[Fact]:
-        """Return the public facts on them, for a report."""
-
-
 class Form(Protocol):
-    """The layout of people in tables: its sections in a job file, and its readers."""
+    """The layout of people in tables: its sections in a job file, and its readers.
+
+    `read` returns the declaration of a job's people, as kinds and reports use it: its ``files``; ``names`` of the
+    results, which `tables` and `figures` of a kind take; ``parameters(given)``, the estimator's, with those that the
+    declaration says; ``fit(model, progress)``, which reads the data; ``sizes()`` that plans take, as far as they are
+    known; and the public ``facts()`` for a report.
+    """
 
     @property
     def sections(self) -> tuple[Key, ...]:
         """The sections of a job."""
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Any:
-        """Return `Data`; unless they are not to be looked for, files must be there and fit. No rows are read."""
+        """Return it; unless they are not to be looked for, files must be there and fit. No rows are read."""
 
 
 #: Formats of tables and of pictures, the module that writes each.

@@ -14,8 +14,7 @@ from dpfast._optional import optional
 from dpfast.io import Deferred
 from dpfast.jobs.inputs import INPUT, NamedColumns, entries
 from dpfast.jobs.kinds import Fact, Progress
-from dpfast.jobs.parameters import table_of
-from dpfast.jobs.values import LEFT_OUT, NUMBER, Key, Lists, Named
+from dpfast.jobs.parameters import LEFT_OUT, NUMBER, Key, Lists, Named, table_of
 
 _LONG = ("unit", "time", "value", "treated")
 

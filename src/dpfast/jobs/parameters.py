@@ -1,36 +1,375 @@
-"""Keys of jobs that are arguments in Python: types and defaults are those of signatures, explanations of docstrings."""
+"""Keys of job files and the values that they accept: from one description, checks, a schema and a commented template.
+
+Of keys that are arguments in Python, types and defaults are those of signatures, explanations those of docstrings.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import NoneType, UnionType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
+
+from dpfast._arguments import nearest
 from dpfast.estimator.documentation import explained, plain
-from dpfast.jobs.values import (
-    BOOLEAN,
-    INTEGER,
-    LEFT_OUT,
-    NUMBER,
-    REQUIRED,
-    TEXT,
-    Array,
-    Either,
-    Key,
-    Lists,
-    Named,
-    Place,
-    Table,
-    Values,
-    Variants,
-    Words,
-    section,
-)
+
+Schema = dict[str, Any]
+#: Where a value stands in the file: names of tables, and its key.
+Place = tuple[str, ...]
+
+_WORDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a table"}
+_SAMPLES = {str: '"..."', bool: "false", int: "10", float: "1.0"}
+_SCHEMAS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+class Values(ABC):
+    """Some values of TOML, and their conversion."""
+
+    #: What they are, in messages: "must be ...".
+    words: str
+    #: How Python has them.
+    TYPE: ClassVar[type] = object
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is meant to be one of these, as its type says."""
+        return isinstance(value, self.TYPE)
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return the converted value if it fits; TypeError or ValueError, naming section and key."""
+        return value
+
+    @abstractmethod
+    def schema(self) -> Schema:
+        """Return their JSON schema."""
+
+    @abstractmethod
+    def sample(self) -> str:
+        """Return one as it is written."""
+
+    def taken(self, place: Place, value: object) -> Any:
+        """Return the converted value; if it does not fit, TypeError, or ValueError for words."""
+        if not self.fits(value):
+            kind = ValueError if isinstance(value, str) else TypeError
+            near = nearest(value, getattr(self, "accepted", ()))
+            raise kind(f"{said(place)} must be {self.words}, got {_shown(value)}{near and f'; {near}'}")
+        return self.read(place, value)
+
+
+@dataclass(frozen=True)
+class Plain(Values):
+    """Values of a type, the last one, or of those that stand for it."""
+
+    types: tuple[type, ...]
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        """As in messages."""
+        return _WORDS[self.types[-1]]
+
+    def fits(self, value: object) -> bool:
+        """As `Values` has it."""
+        return type(value) in self.types
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        return {"type": _SCHEMAS[self.types[-1]]}
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        return _SAMPLES[self.types[-1]]
+
+
+TEXT, BOOLEAN, INTEGER, NUMBER = Plain((str,)), Plain((bool,)), Plain((int,)), Plain((int, float))
+
+
+@dataclass(frozen=True)
+class Words(Values):
+    """Some words, each of which may stand for something."""
+
+    accepted: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, *accepted: str) -> Words:
+        """Return words that stand for themselves."""
+        return cls({word: word for word in accepted})
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        """As in messages."""
+        listed = ", ".join(map(repr, self.accepted))
+        return f"one of {listed}" if len(self.accepted) > 1 else listed
+
+    def fits(self, value: object) -> bool:
+        """As `Values` has it."""
+        return isinstance(value, str) and value in self.accepted
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return the value of the word."""
+        return self.accepted[value]
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        return {"enum": list(self.accepted)}
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        return json.dumps(next(iter(self.accepted)))
+
+
+@dataclass(frozen=True)
+class Lists(Values):
+    """Lists of other values, all of one length if that is given; a tuple is made of them then."""
+
+    item: Values
+    length: int | None = None
+    #: What a list of any length is made into.
+    made: Callable[[list[Any]], Any] = list
+    TYPE = list
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        """As in messages."""
+        items = (
+            f"{self.item.words.removeprefix('an ').removeprefix('a ')}s" if isinstance(self.item, Plain) else "items"
+        )
+        return f"a list of {items}" if self.length is None else f"a list of {self.length} {items}"
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return the list, or the tuple, of its converted items."""
+        if self.length not in (None, len(value)):
+            raise ValueError(f"{said(place)} must be {self.words}, got {len(value)}")
+        if not all(map(self.item.fits, value)):
+            wrong = next(one for one in value if not self.item.fits(one))
+            raise TypeError(f"{said(place)} must hold {self.item.words}, got {_shown(wrong)}")
+        items = [self.item.read(place, one) for one in value]
+        return self.made(items) if self.length is None else tuple(items)
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        sizes = {} if self.length is None else {"minItems": self.length, "maxItems": self.length}
+        return {"type": "array", "items": self.item.schema()} | sizes
+
+    def sample(self) -> str:
+        """As `Values` has it; of numbers the first is less than the second, as limits are."""
+        one = self.item.sample()
+        return f"[{', '.join(one.replace('1.0', f'{k}.0') for k in range(1, 1 + (self.length or 1)))}]"
+
+
+@dataclass(frozen=True)
+class Array(Values):
+    """Numbers in a list, or in lists of equal length in a list."""
+
+    words: str = "a list of numbers, or of lists of them"
+    TYPE = list
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return an array."""
+        rows = value if value and all(isinstance(row, list) for row in value) else [value]
+        if len({len(row) for row in rows}) > 1 or not all(NUMBER.fits(one) for row in rows for one in row):
+            raise TypeError(f"{said(place)} must be {self.words}, all of one length")
+        return np.array(value, np.float64)
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        number = NUMBER.schema()
+        return {"type": "array", "items": {"anyOf": [number, {"type": "array", "items": number}]}}
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        return "[0.0, 1.0]"
+
+
+@dataclass(frozen=True)
+class Either(Values):
+    """Values of several kinds, which their types tell apart."""
+
+    options: tuple[Values, ...]
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        """As in messages."""
+        return " or ".join(option.words for option in self.options)
+
+    def fits(self, value: object) -> bool:
+        """As `Values` has it."""
+        return any(option.fits(value) for option in self.options)
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return the value as its kind converts it."""
+        return next(option for option in self.options if option.fits(value)).read(place, value)
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        return {"anyOf": [option.schema() for option in self.options]}
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        return self.options[0].sample()
+
+
+REQUIRED: Any = object()
+#: Of a key that is not among what was read, if it is left out.
+LEFT_OUT: Any = object()
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a table."""
+
+    name: str
+    values: Values
+    #: What it is for, in the words of the template.
+    says: str
+    default: Any = REQUIRED
+    #: A value as it is written in templates; there, others are comments.
+    example: str | None = None
+    #: What leaving it out means, as it is written.
+    usual: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The schema for an editor."""
+        usual = {} if self.usual is None else {"default": json.loads(self.usual)}
+        return self.values.schema() | {"description": self.says} | usual
+
+
+@dataclass(frozen=True)
+class Table(Values):
+    """A table of known keys."""
+
+    keys: tuple[Key, ...]
+    says: str = ""
+    #: What is made of its place and of what its keys make; the latter, else.
+    made: Callable[[Place, dict[str, Any]], Any] = field(default=lambda place, found: found)
+    #: Of keys that are not known: what is to be done instead.
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    words: str = "a table"
+    TYPE = Mapping
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return the converted value of each key; refuse an unknown key, or a missing one."""
+        refuse_unknown(place, value, [key.name for key in self.keys], self.elsewhere)
+        found = {}
+        for key in self.keys:
+            if key.name in value:
+                found[key.name] = key.values.taken((*place, key.name), value[key.name])
+            elif key.default is REQUIRED:
+                raise ValueError(f"{section(place)} lacks the key {key.name!r}")
+            elif key.default is not LEFT_OUT:
+                found[key.name] = key.default
+        return self.made(place, found)
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        return {
+            "type": "object",
+            "properties": {key.name: key.schema for key in self.keys},
+            "required": [key.name for key in self.keys if key.default is REQUIRED],
+            "additionalProperties": False,
+        } | ({"description": self.says} if self.says else {})
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        return _inline({key.name: key.example or key.values.sample() for key in self.keys if key.default is REQUIRED})
+
+
+@dataclass(frozen=True)
+class Named(Values):
+    """A table of values by names that are the caller's own."""
+
+    item: Values
+    #: What is made of a place, which ends with the name, and of what the value makes.
+    made: Callable[[Place, Any], Any] = field(default=lambda place, value: value)
+    #: Lines of a template.
+    example: str = ""
+    words: str = "a table"
+    TYPE = Mapping
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return each value converted."""
+        return {name: self.made((*place, name), self.item.taken((*place, name), one)) for name, one in value.items()}
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        return {"type": "object", "additionalProperties": self.item.schema()}
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        return _inline({"name": self.item.sample()})
+
+
+@dataclass(frozen=True)
+class Variants(Values):
+    """Tables of several kinds, told apart by their key "kind"."""
+
+    tables: Mapping[str, Table]
+    #: The kind of a table that does not say it; None where it must.
+    usual: Callable[[Mapping[str, Any]], str] | None = None
+    words: str = "a table"
+    TYPE = Mapping
+
+    def read(self, place: Place, value: Any) -> Any:
+        """Return the value as the table of its kind converts it."""
+        kind = value.get("kind", self.usual(value) if self.usual else None)
+        if kind is None:
+            raise ValueError(f"{section(place)} lacks the key 'kind', one of {', '.join(map(repr, self.tables))}")
+        Words.of(*self.tables).taken((*place, "kind"), kind)
+        table = self.tables[kind]
+        refuse_unknown(place, value, ["kind", *(key.name for key in table.keys)], table.elsewhere)
+        return table.read(place, {key: one for key, one in value.items() if key != "kind"})
+
+    def schema(self) -> Schema:
+        """As `Values` has it."""
+        return {"anyOf": [self._schema(name, table) for name, table in self.tables.items()]}
+
+    def _schema(self, name: str, table: Table) -> Schema:
+        schema = table.schema()
+        properties = {"kind": {"const": name}} | schema["properties"]
+        return schema | {"properties": properties, "required": [*([] if self.usual else ["kind"]), *schema["required"]]}
+
+    def sample(self) -> str:
+        """As `Values` has it."""
+        name, table = next(iter(self.tables.items()))
+        keys = {key.name: key.example or key.values.sample() for key in table.keys if key.default is REQUIRED}
+        return _inline({"kind": json.dumps(name)} | keys)
+
+
+def refuse_unknown(
+    place: Place, given: Iterable[str], accepted: Sequence[str], elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Refuse an unknown key, and name the nearest known one."""
+    for key in given:
+        if key in accepted:
+            continue
+        hint = (elsewhere or {}).get(key) or nearest(key, accepted) or f"accepted: {', '.join(accepted)}"
+        raise ValueError(f"{section(place)} has an unknown key {key!r}; {hint}")
+
+
+def section(place: Place) -> str:
+    """Name a table as messages do."""
+    return f"[{'.'.join(place) or 'job'}]"
+
+
+def said(place: Place) -> str:
+    """Name section and key as messages do."""
+    return f"{section(place[:-1])} {place[-1]}"
+
+
+def _shown(value: object) -> str:
+    """Return text as it is, and of others the type."""
+    return repr(value) if isinstance(value, str) else _WORDS.get(type(value), type(value).__name__)
+
+
+def _inline(entries: Mapping[str, str]) -> str:
+    return f"{{ {', '.join(f'{name} = {value}' for name, value in entries.items())} }}"
+
 
 _PLAIN: dict[Any, Values] = {float: NUMBER, int: INTEGER, bool: BOOLEAN, str: TEXT}
 #: What TOML has in the place of None where leaving a key out means something else.

@@ -20,8 +20,7 @@ from dpfast.io.blocks import in_memory
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
 from dpfast.jobs.inputs import INPUT, Input, NamedColumns
-from dpfast.jobs.parameters import table_of
-from dpfast.jobs.values import LEFT_OUT, Key, Named
+from dpfast.jobs.parameters import LEFT_OUT, Key, Named, table_of
 
 Outcomes = Literal["several", "one", "labels", "none"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpfast.estimator.plan import Plan
 from dpfast.jobs.kinds import Formats, Kind, kinds, public_size
-from dpfast.jobs.values import Words, refuse_unknown
+from dpfast.jobs.parameters import Words, refuse_unknown
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy, Unit
 

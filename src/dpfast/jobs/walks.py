@@ -19,8 +19,7 @@ from dpfast.io.sources import file_format
 from dpfast.io.trajectory_sources import Names, Rows, flattened
 from dpfast.jobs.inputs import INPUT, NamedColumns
 from dpfast.jobs.kinds import Fact, Progress
-from dpfast.jobs.parameters import table_of
-from dpfast.jobs.values import Key
+from dpfast.jobs.parameters import Key, table_of
 
 
 @dataclass(frozen=True, kw_only=True)

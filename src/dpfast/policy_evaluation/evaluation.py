@@ -17,7 +17,7 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
-from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
+from dpfast.policy_evaluation.mechanism import Problem, solve
 from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import DataDependentGaussian
 from dpfast.releases.mechanism import Mechanism, Query, SingleRelease, Stages, given
@@ -138,7 +138,7 @@ class Visits(SinglePolicy):
 class Returns(SinglePolicy):
     """A fit of mean returns, with noise of private size: DP-LSW or DP-LSL."""
 
-    single: DataDependentGaussian[Statistic]
+    single: DataDependentGaussian
 
     def _solved(self, released: Release) -> Evaluated:
         """Estimate the error from released values beyond the range of returns.
@@ -158,7 +158,7 @@ class Returns(SinglePolicy):
         return smooth_error(self.single, visited)
 
 
-def smooth_error(mechanism: DataDependentGaussian[Statistic], visited: float | None) -> float:
+def smooth_error(mechanism: DataDependentGaussian, visited: float | None) -> float:
     """Root of the weighted mean square of noise and shrinkage over states."""
     statistic, problem, m = mechanism.statistic, mechanism.statistic.problem, mechanism.statistic.m
     counts = problem.usual_counts(m, visited)

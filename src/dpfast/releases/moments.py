@@ -166,7 +166,7 @@ class JointMoments(SingleRelease):
         _check_spread(exponents, radii)
         stretched = MomentScales(**{name: math.ldexp(1.0, -exponent) for name, exponent in exponents.items()})
         scale = l2_laplace_scale(privacy.target[0], bound.mu(stretched))
-        deviation = coordinate_deviation(law, scale, _dimension(_shapes(shape, diagonal), weights))
+        deviation = coordinate_deviation(law, scale, sum(math.prod(_shapes(shape, diagonal)[name]) for name in weights))
         deviations = {name: math.ldexp(deviation, -exponent) for name, exponent in exponents.items()}
         if not all(sys.float_info.min <= one < math.inf for one in deviations.values()):
             raise ValueError("epsilon and radii ask for noise outside the range of floats")
@@ -458,11 +458,6 @@ def _shapes(shape: tuple[int, int], diagonal: bool) -> dict[str, tuple[int, ...]
     features, outcomes = shape
     entries = features if diagonal else features * (features + 1) // 2
     return {"xx": (entries,), "xy": shape, "x": (features,), "y": (outcomes,), "n": ()}
-
-
-def _dimension(shapes: Mapping[str, tuple[int, ...]], blocks: Mapping[str, object]) -> int:
-    """Count the distinct entries in the blocks of a release."""
-    return sum(math.prod(shapes[name]) for name in blocks)
 
 
 def _block_of(part: str) -> str:

@@ -380,7 +380,8 @@ class Pursuit(Mechanism[Pursued]):
             of_residuals: dict[str, Any] = {"clip": clip, "features": features, "theta": theta}
             released = yield _query(f"feature {number}", pick, _score, entry_bound=self.entry_bound, **of_residuals)
             picked = (*picked, int(released.values["feature"]))
-            theta = _with_zeros(theta)
+            # The new feature has no coefficients yet.
+            theta = np.vstack([theta, np.zeros((1, theta.shape[1]))])
             if number == self.size:
                 break
             wide = quantile_bin(sizes, _UNCLIPPED_IN_STEPS, self.n_rows)
@@ -502,11 +503,6 @@ class _OfFit:
             f"fit, {query.name}", query.mechanism, _of_fit, query=query, columns=self.columns, theta=self.theta
         )
         return asked._replace(clip=query.clip)
-
-
-def _with_zeros(theta: FloatArray) -> FloatArray:
-    """Append a feature that has no coefficients yet."""
-    return np.vstack([theta, np.zeros((1, theta.shape[1]))])
 
 
 def _of_fit(rows: PursuedRows, query: Query, columns: tuple[int, ...], theta: FloatArray) -> Any:

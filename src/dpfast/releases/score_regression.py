@@ -184,7 +184,9 @@ class _ScoreFit(Fit):
             theta[-1] = yield from self.level("first level", first, self._as_summed(theta, coordinates), _FIRST_STEPS)
         length, kept = self._weighed(lengths, len(theta))
         longest, weighed = math.hypot(length, float(mechanism.fit_intercept)), _times(coordinates, kept)
-        clip, unit = longest * mechanism.longest_score * mechanism.stretch, self._unit_of_scores
+        clip = longest * mechanism.longest_score * mechanism.stretch
+        # From scores over their largest slope to units of outcomes.
+        unit = mechanism.units.outcomes * mechanism.loss.second_derivative_bound()
         curved, curvature = weighed, 0.0
         how = self._steps(weighed)
         later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
@@ -341,11 +343,6 @@ class _ScoreFit(Fit):
     def _largest(self) -> float:
         """Largest size of outcomes, in units."""
         return self.mechanism.radii[1] / self.mechanism.units.outcomes
-
-    @property
-    def _unit_of_scores(self) -> float:
-        """Factor from scores over their largest slope to units of outcomes."""
-        return self.mechanism.units.outcomes * self.mechanism.loss.second_derivative_bound()
 
     def _as_summed(self, theta: FloatArray, coordinates: Coordinates) -> FloatArray:
         return coordinates.as_summed(theta, *self.mechanism.units)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -622,22 +623,14 @@ class Fit:
         return self.privacy.delta == 0.0
 
     def _parts(self, privacy: Privacy) -> Parts:
-        """Split a budget."""
-        own = self.shares
-        powers = len(own.powers)
-        shares = [own.means, own.row_sizes, own.moments, own.whitened_moments, own.steps]
-        shares += [own.last_sizes, own.mean_residual, own.squares, own.excess]
-        shares += [own.whitened_sizes] * powers + [own.sizes] * own.n_sizes
-        each = iter(parts_of(privacy, [share for share in shares if share > 0.0]))
-        found = [next(each) if share > 0.0 else None for share in shares]
-        known = [part for part in found[9:] if part is not None]
-        row_sizes, steps, last_sizes = found[1], found[4], found[5]
-        assert row_sizes is not None
-        assert steps is not None
-        return Parts(
-            found[0], row_sizes, found[2], tuple(known[:powers]), found[3], tuple(known[powers:]), steps, last_sizes,
-            found[6], found[7], found[8],
-        )  # fmt: skip
+        """Split a budget: `Parts` has a guarantee where `Schedule` has a share."""
+        own, several = self.shares, {"whitened_sizes": len(self.shares.powers), "sizes": self.shares.n_sizes}
+        shares = {name: share for name in Parts._fields if (share := getattr(own, name)) > 0.0}
+        counts = {name: several.get(name, 1) for name in shares}
+        each = iter(parts_of(privacy, [share for name, share in shares.items() for _ in range(counts[name])]))
+        found = {name: tuple(islice(each, count)) for name, count in counts.items()}
+        parts: dict[str, Any] = {name: some if name in several else some[0] for name, some in found.items()}
+        return Parts(**parts)
 
 
 class Lengths(NamedTuple):
@@ -659,17 +652,17 @@ class Lengths(NamedTuple):
 class Parts(NamedTuple):
     """The budget, by release."""
 
-    means: Privacy | None
     row_sizes: Privacy
-    moments: Privacy | None
-    whitened_sizes: tuple[Privacy, ...]
-    whitened_moments: Privacy | None
-    sizes: tuple[Privacy, ...]
     steps: Privacy
-    last_sizes: Privacy | None
-    mean_residual: Privacy | None
-    squares: Privacy | None
-    excess: Privacy | None
+    means: Privacy | None = None
+    moments: Privacy | None = None
+    whitened_sizes: tuple[Privacy, ...] = ()
+    whitened_moments: Privacy | None = None
+    sizes: tuple[Privacy, ...] = ()
+    last_sizes: Privacy | None = None
+    mean_residual: Privacy | None = None
+    squares: Privacy | None = None
+    excess: Privacy | None = None
 
 
 def _of_constant(coordinates: Coordinates) -> FloatArray:

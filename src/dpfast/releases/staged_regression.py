@@ -293,11 +293,6 @@ class StagedRegression(Mechanism[Regression]):
 
     def _queries(self) -> Stages[Regression]:
         """Return them, of people without weights."""
-        known = self.public.n_rows
-        return self._of_unknown_number() if known is None else self._fitted(self.privacy, float(known), float(known))
-
-    def _of_unknown_number(self) -> Stages[Regression]:
-        """Yield the query for the numbers of people and rows, and those of a fit of so many."""
         return (yield from self._fitted(*(yield from self._counted())))
 
     def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:

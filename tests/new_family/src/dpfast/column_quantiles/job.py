@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dpfast.column_quantiles.estimator import ColumnQuantiles
 
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
+from dpfast.jobs.parameters import NUMBER, Changes, Lists
 from dpfast.jobs.report import Table
 from dpfast.jobs.rows import RowsForm
-from dpfast.jobs.values import NUMBER, Lists
 
 
 class Quantiles(Kind):
