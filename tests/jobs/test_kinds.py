@@ -26,7 +26,7 @@ from dpfast import (
 from dpfast.cli import main
 from dpfast.io import Boolean, Category, Columns, Number, columns
 from dpfast.jobs import Job, plan, run
-from dpfast.jobs.kinds import Formats, public_size
+from dpfast.jobs.kinds import Output, public_size
 from dpfast.solvers import L2Ball
 
 pd = pytest.importorskip("pandas")
@@ -497,8 +497,8 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
 
 
 def test_no_pictures_are_made_where_there_are_no_plots():
-    made = Formats.read({"plots": False})
-    assert (made.pictures, made.plots) == ((), False)
+    made = Output(folder="fit", plots=False)
+    assert (made.pictures, made.is_drawn) == ([], False)
     assert "csv" in made.tables
 
 

@@ -16,7 +16,7 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release, plotting
 from dpfast.cli import main
 from dpfast.io import summaries
 from dpfast.jobs import Job, outputs, report
-from dpfast.jobs.kinds import Formats
+from dpfast.jobs.kinds import Output
 from dpfast.privacy.guarantee import plain_words
 
 pd = pytest.importorskip("pandas")
@@ -255,11 +255,15 @@ def test_what_cannot_be_written_is_refused_before_anything_is_spent(
 
 
 def test_by_default_there_is_what_installed_libraries_write(monkeypatch):
-    assert Formats.read({}) == Formats(("csv", "parquet"), ("png", "svg"), True)
+    def written():
+        output = Output(folder="fit")
+        return output.tables, output.pictures, output.is_drawn
+
+    assert written() == (["csv", "parquet"], ["png", "svg"], True)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert Formats.read({}) == Formats(("csv", "parquet"), (), False)
+    assert written() == (["csv", "parquet"], [], False)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert Formats.read({}) == Formats(("csv",), (), False)
+    assert written() == (["csv"], [], False)
 
 
 @pytest.mark.parametrize("broken", [(summaries, "csv_bytes"), (outputs, "drawn"), (outputs, "as_html")])

@@ -9,12 +9,12 @@ import inspect
 import textwrap
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from dpfast import registry
 from dpfast._optional import LIBRARIES, Library
@@ -22,7 +22,6 @@ from dpfast.estimator.documentation import explained
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
 from dpfast.jobs.parameters import (
-    BOOLEAN,
     INTEGER,
     LEFT_OUT,
     NUMBER,
@@ -31,7 +30,6 @@ from dpfast.jobs.parameters import (
     Changes,
     Either,
     Key,
-    Lists,
     Named,
     Schema,
     Table,
@@ -40,6 +38,7 @@ from dpfast.jobs.parameters import (
     Words,
     hints_of,
     keys_of,
+    table_of,
 )
 from dpfast.ledger import Ledger
 from dpfast.privacy import UtilityWarning
@@ -66,16 +65,6 @@ class Form(Protocol):
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Any:
         """Return it; unless they are not to be looked for, files must be there and fit. No rows are read."""
 
-
-#: Formats of tables and of pictures, the module that writes each.
-_TABLES = dict.fromkeys(WRITERS) | {"parquet": "pyarrow.parquet"}
-_PICTURES = dict.fromkeys(("png", "svg"), "matplotlib.figure")
-_WRITERS = _TABLES | _PICTURES
-# Those of a job that names none, where their libraries are installed.
-_USUAL = ("csv", "parquet", "png", "svg")
-
-#: Those there are.
-FORMATS = tuple(_WRITERS)
 
 # Parameters that are given elsewhere.
 _ELSEWHERE = dict.fromkeys(("epsilon", "delta", "ledger"), "it is a key of [privacy]")
@@ -214,65 +203,70 @@ _PRIVACY = Table(
     ),
     "What may be spent.",
 )
-_OUTPUT = Table(
-    (
-        Key("folder", TEXT, "Made with all outputs in it, or not at all.", example='"fit"'),
-        Key("overwrite", BOOLEAN, "Whether the outputs of another job may be replaced.", False, usual="false"),
-        Key(
-            "formats",
-            Lists(Words.of(*FORMATS)),
-            "Of tables and plots; by default CSV and, where their libraries are installed, Parquet, PNG and SVG.",
-            LEFT_OUT,
-        ),
-        Key("plots", BOOLEAN, "Whether to draw plots; by default where matplotlib is installed.", LEFT_OUT),
-    ),
-    "Where the results go: tables, model, plots and report.",
-)
+_PICTURES = ("png", "svg")
+# The module that writes a format, where that is no part of dpfast.
+_WRITERS = {"parquet": "pyarrow.parquet"} | dict.fromkeys(_PICTURES, "matplotlib.figure")
 
 
-@dataclass(frozen=True)
-class Formats:
-    """The file formats of every table and of every picture."""
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where the results go: tables, model, plots and report.
 
-    tables: tuple[str, ...]
-    pictures: tuple[str, ...]
-    #: Whether pictures are drawn: the report as HTML has them in any case then.
-    plots: bool
+    Parameters
+    ----------
+    folder : str
+        Made with all outputs in it, or not at all.
+    overwrite : bool
+        Whether the outputs of another job may be replaced.
+    formats : list of str
+        Of tables and plots; by default CSV and, where their libraries are installed, Parquet, PNG and SVG.
+    plots : bool
+        Whether to draw plots; by default where matplotlib is installed.
+    """
 
-    @classmethod
-    def read(cls, output: Mapping[str, Any]) -> Formats:
-        """Read ``formats`` and ``plots`` if they are given; the default is the usual ones that can be written.
+    folder: str
+    overwrite: bool = False
+    formats: list[Literal["csv", "parquet", "json", "tex", "md", "png", "svg"]] | None = None
+    plots: bool | None = None
 
-        Raises
-        ------
-        ImportError
-            If no installed library writes a requested one.
-        """
-        plots, named = output.get("plots"), output.get("formats")
-        if named is None:
-            wanted = [one for one in _USUAL if _missing(one) is None and not (plots is False and one in _PICTURES)]
-        else:
-            wanted = named
-            if not _TABLES.keys() & set(wanted):
-                listed = ", ".join(map(repr, _TABLES))
-                raise ValueError(f"[output] formats must hold one of {listed}: results are tables")
-            if plots is False and _PICTURES.keys() & set(wanted):
-                raise ValueError("[output] formats holds a format of pictures, but plots = false")
-        if plots is None:
-            plots = _missing("svg") is None
-        for one in [*wanted, *(["svg"] if plots else [])]:
+    def __post_init__(self) -> None:
+        if not self.tables:
+            raise ValueError(f"formats must hold one of {', '.join(map(repr, WRITERS))}: results are tables")
+        if self.plots is False and self.pictures:
+            raise ValueError("formats holds a format of pictures, but plots = false")
+        for one in [*self.tables, *self.pictures, *(["svg"] if self.is_drawn else [])]:
             if (missing := _missing(one)) is not None:
-                said = "plots = true" if one in _PICTURES and one not in wanted else f"formats holds {one!r}"
+                said = f"formats holds {one!r}" if one in (self.formats or ()) else "plots = true"
+                # Of this class, errors have no section put before them.
                 raise ImportError(f"[output] {said}, which needs {missing.missing}")
-        tables, pictures = (tuple(one for one in kinds if one in wanted) for kinds in (_TABLES, _PICTURES))
-        return cls(tables, pictures, plots)
+
+    @property
+    def tables(self) -> list[str]:
+        """The formats of every table."""
+        return [one for one in WRITERS if one in self._wanted]
+
+    @property
+    def pictures(self) -> list[str]:
+        """The formats of every picture."""
+        return [one for one in _PICTURES if one in self._wanted]
+
+    @cached_property
+    def is_drawn(self) -> bool:
+        """Whether pictures are drawn: the report as HTML has them in any case then."""
+        return _missing("svg") is None if self.plots is None else self.plots
+
+    @cached_property
+    def _wanted(self) -> Collection[str]:
+        usual = ("csv", "parquet", *(() if self.plots is False else _PICTURES))
+        return [one for one in usual if _missing(one) is None] if self.formats is None else self.formats
+
+
+_OUTPUT = table_of(Output, folder='"fit"')
 
 
 def _missing(file_format: str) -> Library | None:
     """Return the missing library that writes a format, if it cannot be imported."""
-    writer = _WRITERS[file_format]
-    if writer is None:
-        return None
+    writer = _WRITERS.get(file_format, "dpfast")
     try:
         import_module(writer)
     except ImportError:

@@ -66,7 +66,7 @@ def is_pending(job: Job, *, force: bool = False) -> bool:
     """Whether this very job has not written its release, or is forced to replace it; refuse what it must not write."""
     if not force and _written(job.folder).get("job_sha256") == job.digest:
         return False
-    _check_writable(job, replace=job.overwrite or force)
+    _check_writable(job, replace=job.output.overwrite or force)
     if job.ledger_path is not None:
         check_place(str(job.ledger_path))
     return True
@@ -381,14 +381,14 @@ def _move_files(results: Path, folder: Path) -> None:
 @quiet
 def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
-    kind, formats = job.kind, job.formats
+    kind, output = job.kind, job.output
     results = kind.tables(model, *job.data.names)
-    images = drawn(lambda: _figures(job, model), {*formats.pictures, "svg"}) if formats.plots else {}
-    files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in formats.tables}
-    files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in formats.pictures}
+    images = drawn(lambda: _figures(job, model), {*output.pictures, "svg"}) if output.is_drawn else {}
+    files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in output.tables}
+    files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in output.pictures}
     said = _Said.of(job, model)
     title, parts = f"Private fit: {kind.KIND}", _parts(job, model, said, results, images)
-    files["report.md"] = as_markdown(title, parts, formats.pictures).encode()
+    files["report.md"] = as_markdown(title, parts, output.pictures).encode()
     files["report.html"] = as_html(title, parts).encode()
     columns = {name: list(table) for name, table in results.items()}
     record = _record(job, model, said) | {"tables": columns, "files": sorted([*files, MODEL, RECORD])}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast.estimator.plan import Plan
-from dpfast.jobs.kinds import Formats, Kind, kinds, public_size
+from dpfast.jobs.kinds import Kind, Output, kinds, public_size
 from dpfast.jobs.parameters import Words, refuse_unknown
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy, Unit
@@ -42,10 +42,9 @@ class Job:
     ledger_path: Path | None
     #: Of the ledger, besides.
     ledger_options: dict[str, Any]
-    #: Where the outputs go, and whether they may replace another job's.
+    #: Where the outputs go.
     folder: Path
-    overwrite: bool
-    formats: Formats
+    output: Output
     #: What plans are told, the number of people apart.
     people: int | None
     assumed: dict[str, Any] = field(repr=False)
@@ -77,9 +76,9 @@ class Job:
         budget = Privacy(ledger.pop("epsilon"), ledger.pop("delta"), adjacency) if ledger else cost
         ledger_path = here / ledger.pop("path") if ledger else None
         assumed = dict(sections.get("plan", {}))
-        folder = (here / output["folder"]).resolve()
+        folder = (here / output.folder).resolve()
         if not folder.name:
-            raise ValueError(f"[output] folder must have a name, got {output['folder']!r}")
+            raise ValueError(f"[output] folder must have a name, got {output.folder!r}")
         return cls(
             path,
             kind,
@@ -90,8 +89,7 @@ class Job:
             ledger_path,
             ledger,
             folder,
-            output["overwrite"],
-            Formats.read(output),
+            output,
             assumed.pop("people", None),
             assumed,
             _digest(content),
