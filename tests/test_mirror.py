@@ -19,6 +19,7 @@ TESTED_BY = {
     "attack/attack.py": "audit/test_audit.py",
     "attack/laws.py": "audit/test_audit_broken.py",
     "attack/turned_rows.py": "audit/test_audit.py",
+    "audit/__init__.py": "audit/test_audit.py",
     "convex_erm/classifier.py": "convex_erm/test_estimator.py",
     "convex_erm/regressor.py": "convex_erm/test_estimator.py",
     "convex_erm/scores.py": "convex_erm/test_estimator.py",
