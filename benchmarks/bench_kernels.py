@@ -182,13 +182,6 @@ def visits(*arguments):
     return lambda: walks.sums.add(*walks.steps, 0, walks.n)
 
 
-@case("first_visits: as they are")
-def plain_visits():
-    walks = Walks(1000)
-    sums, counts = np.zeros(1000), np.zeros(1000, np.int64)
-    return lambda: walks.sums.add_plain(*walks.steps, False, sums, counts)
-
-
 def listed(walks):
     n_steps = len(walks.states)
     lists = np.empty(n_steps, np.int32), np.empty(n_steps), np.empty(walks.n, np.int64)

@@ -249,9 +249,10 @@ def visits(draw: Draw) -> None:
     for kernel, (units, counts) in zip(sums, found, strict=True):
         kernel.add_to(units, counts)
     assert same(*found)
-    sums[0].add_plain(states, rewards, offsets, draw.flag(), np.zeros(n_states), np.zeros(n_states, np.int64))
     visited, units, ends = np.empty(n, np.int32), np.empty(n), np.empty(len(offsets) - 1, np.int64)
-    n_listed = sums[0].list_units(states, rewards, offsets, 0, len(offsets) - 1, visited, units, ends)
+    lists = visited, units, ends
+    sums[0].list_units(states, rewards, offsets, 0, len(offsets) - 1, *lists, draw.flag())
+    n_listed = sums[0].list_units(states, rewards, offsets, 0, len(offsets) - 1, *lists)
     assert n_listed == ends[-1] == found[0, 1].sum()
     totals = np.zeros((n_states, 2), np.int64)
     weights = draw.rng.integers(0, 2**16, n_states).astype(np.float64)

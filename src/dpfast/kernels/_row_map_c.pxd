@@ -55,3 +55,15 @@ cdef extern from "row_map.h":
     int dpfast_map_rows(
         int level, const dpfast_row_map* map, const dpfast_table* table, Py_ssize_t start, Py_ssize_t stop,
         const dpfast_map_scratch* scratch, double* out, Py_ssize_t out_stride) nogil
+
+
+cdef inline int find_codes(list codes, Py_ssize_t n_rows, size_t[::1] addresses) except -1:
+    """Write where each category's codes begin, of which there must be one a row; returns 0."""
+    cdef const int32_t[::1] of_category
+    cdef Py_ssize_t k
+    for k in range(len(codes)):
+        of_category = codes[k]
+        if of_category.shape[0] != n_rows:
+            raise IndexError("codes must be as many as the rows")
+        addresses[k] = <size_t>&of_category[0] if n_rows > 0 else 0
+    return 0

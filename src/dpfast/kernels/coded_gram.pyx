@@ -36,6 +36,7 @@ from dpfast.kernels._gram_c cimport (
     dpfast_table,
 )
 
+from dpfast.kernels._row_map_c cimport find_codes
 from dpfast.kernels.gram cimport GramSums, GramTotals, describe_table
 
 _MOST_ROWS = 1 << 31
@@ -154,14 +155,9 @@ cdef class CodedSums(GramSums):
             x_table = describe_table(numbers, None)
         if self.y_grid.n_columns > 0:
             y_table = describe_table(y, None)
-        cdef Py_ssize_t k, n_rows
+        cdef Py_ssize_t n_rows
         cdef size_t[::1] addresses = np.empty(self.n_categories, np.uintp)
-        cdef const int32_t[::1] of_category
-        for k in range(self.n_categories):
-            of_category = codes[k]
-            if of_category.shape[0] != len(numbers):
-                raise IndexError("codes must be as many as the rows")
-            addresses[k] = <size_t>&of_category[0]
+        find_codes(codes, len(numbers), addresses)
         cdef dpfast_beside beside
         cdef Py_ssize_t first = start
         cdef int status = 0

@@ -178,8 +178,8 @@ static int load_outcomes(const dpfast_row_map *map, const dpfast_table *y, ptrdi
 
 /* Read n_rows <= DPFAST_CODED_ROWS rows: their residuals and squared norms of p. Returns a status. */
 static int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, const dpfast_table *numbers,
-                           const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
-                           const dpfast_coded_step_scratch *scratch)
+                                  const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start,
+                                  ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch)
 {
     ptrdiff_t n_outcomes = step->n_outcomes;
     take_slots(step, codes, start, n_rows, scratch);
@@ -199,8 +199,8 @@ static int dpfast_coded_step_rows(int level, const dpfast_coded_step *step, cons
 /* Hold them to the clip, and add them to sums by slot and outcome, and to the two limbs of sums by number and outcome.
  * Returns how many were beyond the clip. Rows that are left out are marked. */
 static ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step, ptrdiff_t n_rows,
-                                const dpfast_coded_step_scratch *scratch, double *by_slot, int64_t *high, uint64_t *low,
-                                uint8_t *left_out)
+                                       const dpfast_coded_step_scratch *scratch, double *by_slot, int64_t *high,
+                                       uint64_t *low, uint8_t *left_out)
 {
     ptrdiff_t n_beyond = 0;
     CALL(hold, level, step, n_rows, scratch);
@@ -214,8 +214,8 @@ static ptrdiff_t dpfast_coded_step_add(int level, const dpfast_coded_step *step,
 }
 
 /* Count them in the bins of their sizes. */
-static void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch,
-                             int64_t *counts, uint8_t *left_out)
+static void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_rows,
+                                    const dpfast_coded_step_scratch *scratch, int64_t *counts, uint8_t *left_out)
 {
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         double size = scratch->size[r];
@@ -229,7 +229,7 @@ static void dpfast_coded_step_count(const dpfast_coded_step *step, ptrdiff_t n_r
 
 /* Put their norms of p in `norms`. */
 static void dpfast_coded_step_norms(ptrdiff_t n_rows, const dpfast_coded_step_scratch *scratch, double *norms,
-                             uint8_t *left_out)
+                                    uint8_t *left_out)
 {
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         left_out[r] = scratch->kept[r] == 0;

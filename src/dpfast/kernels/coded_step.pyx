@@ -9,9 +9,11 @@ overflows.
 
 import numpy as np
 
+from dpfast.kernels.gram import aligned_zeros
+
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dpfast.kernels._row_map_c cimport dpfast_map_scratch, dpfast_row_map
+from dpfast.kernels._row_map_c cimport dpfast_map_scratch, dpfast_row_map, find_codes
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
@@ -85,12 +87,6 @@ cdef extern from "coded_step.c":
 _MOST_ROWS = 1 << 28
 
 
-def _buffer(n):
-    """Zeros that start on a cache line."""
-    words = np.zeros(n + 8)
-    return words[-words.ctypes.data % 64 // 8:][:n]
-
-
 cdef class CodedRows:
     """What both passes read.
 
@@ -156,7 +152,7 @@ cdef class CodedRows:
             self.step.low, self.step.high = &self.low[0], &self.high[0]
 
     cdef double* _doubles(self, Py_ssize_t n):
-        cdef double[::1] buffer = _buffer(n)
+        cdef double[::1] buffer = aligned_zeros(n)
         self.buffers.append(buffer)
         return &buffer[0]
 
@@ -196,13 +192,8 @@ cdef class CodedRows:
         if start == stop:
             return 0
         cdef size_t[::1] addresses = np.empty(len(codes), np.uintp)
-        cdef const int32_t[::1] of_category
-        cdef Py_ssize_t k, first = start, n_rows
-        for k in range(len(codes)):
-            of_category = codes[k]
-            if of_category.shape[0] != len(numbers):
-                raise IndexError("codes must be as many as the rows")
-            addresses[k] = <size_t>&of_category[0]
+        cdef Py_ssize_t first = start, n_rows
+        find_codes(codes, len(numbers), addresses)
         cdef dpfast_table x_table, y_table
         if self.step.n_numbers > 0:
             x_table = describe_table(numbers, None)

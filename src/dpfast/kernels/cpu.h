@@ -1,9 +1,9 @@
 /* Which vector instructions a kernel may use, decided at run time.
  *
  * Wheels are compiled for the baseline of their architecture. A kernel that gains from wider vectors writes its body
- * once as a `static DPFAST_INLINE` function, instantiates it in one static function per level (marked
- * DPFAST_TARGET_AVX2, DPFAST_TARGET_AVX512), and picks among them by dpfast_cpu_level(). The build forbids contraction
- * to fused multiply-add, so a body that does the same operations in the same order gives the same bits at every level.
+ * once as a `static DPFAST_INLINE` function, instantiates it in one static function per level (DPFAST_AT_LEVELS), and
+ * picks among them by dpfast_cpu_level(). The build forbids contraction to fused multiply-add, so a body that does the
+ * same operations in the same order gives the same bits at every level.
  *
  * On Windows GCC keeps stacks aligned to 16 bytes and yet moves wider vectors to them by instructions that demand 32 (its
  * bug 54412): it has the baseline only.
@@ -39,6 +39,20 @@ enum dpfast_level {
 #else
 #define DPFAST_INLINE inline
 #define DPFAST_UNLIKELY(condition) (condition)
+#endif
+
+/* A function with a body in braces at every level, of which DPFAST_CALL picks one. */
+#if DPFAST_HAVE_X86_LEVELS
+#define DPFAST_AT_LEVELS(result, name, parameters, ...)                                                                \
+    static result name##_baseline parameters __VA_ARGS__                                                               \
+    static DPFAST_TARGET_AVX2 result name##_avx2 parameters __VA_ARGS__                                                \
+    static DPFAST_TARGET_AVX512 result name##_avx512 parameters __VA_ARGS__
+#define DPFAST_CALL(name, level, ...)                                                                                  \
+    ((level) == DPFAST_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
+                              : (level) == DPFAST_AVX2 ? name##_avx2(__VA_ARGS__) : name##_baseline(__VA_ARGS__))
+#else
+#define DPFAST_AT_LEVELS(result, name, parameters, ...) static result name##_baseline parameters __VA_ARGS__
+#define DPFAST_CALL(name, level, ...) name##_baseline(__VA_ARGS__)
 #endif
 
 /* The highest level the processor (and, for the wide registers, the operating system) supports. */

@@ -48,8 +48,9 @@ static inline enum verdict accept(const struct dpfast_columns *columns, uint64_t
     return uniform < probability ? ACCEPT : REJECT;
 }
 
-static ptrdiff_t dpfast_discrete_gaussian(const struct dpfast_columns *columns, const uint64_t *words, ptrdiff_t n_words,
-                                   ptrdiff_t *position, int64_t *draws, ptrdiff_t n_draws, int *undecided)
+static ptrdiff_t dpfast_discrete_gaussian(const struct dpfast_columns *columns, const uint64_t *words,
+                                          ptrdiff_t n_words, ptrdiff_t *position, int64_t *draws, ptrdiff_t n_draws,
+                                          int *undecided)
 {
     const int shift = columns->shift;
     const uint64_t in_column = (UINT64_C(1) << shift) - 1;

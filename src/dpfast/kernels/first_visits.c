@@ -34,37 +34,14 @@ static DPFAST_INLINE void to_units(double *values, ptrdiff_t n, double low, doub
     }
 }
 
-static void to_units_baseline(double *values, ptrdiff_t n, double low, double scale, double largest)
-{
-    to_units(values, n, low, scale, largest);
-}
-
-#if DPFAST_HAVE_X86_LEVELS
-DPFAST_TARGET_AVX2
-static void to_units_avx2(double *values, ptrdiff_t n, double low, double scale, double largest)
-{
-    to_units(values, n, low, scale, largest);
-}
-
-DPFAST_TARGET_AVX512
-static void to_units_avx512(double *values, ptrdiff_t n, double low, double scale, double largest)
-{
-    to_units(values, n, low, scale, largest);
-}
-#endif
+DPFAST_AT_LEVELS(void, to_units, (double *values, ptrdiff_t n, double low, double scale, double largest),
+                 { to_units(values, n, low, scale, largest); })
 
 /* Replace values by the integers nearest (value - low) scale, ties to even, within [0, largest], as int64_t; `largest`
  * is below 2^52. */
 static void dpfast_to_units(double *values, ptrdiff_t n, double low, double scale, double largest, int level)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512)
-        to_units_avx512(values, n, low, scale, largest);
-    else if (level == DPFAST_AVX2)
-        to_units_avx2(values, n, low, scale, largest);
-    else
-#endif
-        to_units_baseline(values, n, low, scale, largest);
+    DPFAST_CALL(to_units, level, values, n, low, scale, largest);
 }
 
 /* Without a branch on data: whether a state is new is hard to foresee, and a guess gone wrong costs as much as 15 steps.

@@ -20,15 +20,6 @@ class FirstVisits:
         self, states: NDArray[Any], rewards: NDArray[Any], offsets: NDArray[np.int64], first: int, last: int
     ) -> None: ...
     def add_to(self, units: NDArray[np.int64], counts: NDArray[np.int64]) -> None: ...
-    def add_plain(
-        self,
-        states: NDArray[Any],
-        rewards: NDArray[Any],
-        offsets: NDArray[np.int64],
-        every: bool,
-        sums: NDArray[np.float64],
-        counts: NDArray[np.int64],
-    ) -> None: ...
     def list_units(
         self,
         states: NDArray[Any],
@@ -39,6 +30,7 @@ class FirstVisits:
         visited: NDArray[np.int32],
         units: NDArray[np.float64],
         ends: NDArray[np.int64],
+        every: bool = False,
     ) -> int: ...
     def use_stamps_up_to(self, stamp: int) -> None: ...
 

@@ -94,8 +94,7 @@ cdef inline Py_ssize_t list_visits(
         values[n] = returns[t]
         n += (every | (stamps[state] != stamp + <int32_t>j)) & (step < counted)
         stamps[state] = stamp + <int32_t>j
-        if ends != NULL:
-            ends[j] = n
+        ends[j] = n
         j += is_last[t]
         step = 0 if is_last[t] else step + 1
     return n
@@ -137,7 +136,7 @@ cdef class FirstVisits:
     cdef Py_ssize_t longest
     cdef int level
     cdef dpfast_state_sums[::1] sums
-    cdef int32_t[::1] stamps, visited
+    cdef int32_t[::1] stamps
     cdef double[::1] discounts, returns, values
     cdef uint8_t[::1] is_last
 
@@ -151,7 +150,6 @@ cdef class FirstVisits:
         self.sums = np.zeros(n_states, _STATE_SUMS)
         self.stamps = np.zeros(n_states, np.int32)  # of lists
         most_steps = max(min(LANES * longest, MOST_BATCH_STEPS), BATCH_STEPS) + longest
-        self.visited = np.empty(most_steps, np.int32)
         self.discounts = np.full(most_steps, self.gamma)
         self.returns, self.values = np.empty(most_steps), np.empty(most_steps)
         self.is_last = np.zeros(most_steps, np.uint8)
@@ -196,31 +194,13 @@ cdef class FirstVisits:
                 units[i] += self.sums[i].units
                 counts[i] += self.sums[i].count
 
-    def add_plain(
-            self, const state_t[::1] states, const floating[::1] rewards, const int64_t[::1] offsets, bint every,
-            double[::1] sums, int64_t[::1] counts):
-        """sums, counts += the returns, as they are, of all trajectories' first visits, or of all visits."""
-        cdef Py_ssize_t i, n, n_visits, first = 0, last = offsets.shape[0] - 1
-        self._reserve_stamps(last)
-        with nogil:
-            while first < last:
-                n = self._open_batch(&offsets[0], first, last)
-                discount(&rewards[offsets[first]], &self.discounts[0], self.edges, &self.returns[0])
-                n_visits = list_visits(
-                    &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
-                    every, &self.stamps[0], self.stamp, &self.visited[0], &self.values[0], NULL)
-                for i in range(n_visits):
-                    sums[self.visited[i]] += self.values[i]
-                    counts[self.visited[i]] += 1
-                self._close_batch(&offsets[0], first, n)
-                first += n
-
     def list_units(
             self, const state_t[::1] states, const floating[::1] rewards, const int64_t[::1] offsets, Py_ssize_t first,
-            Py_ssize_t last, int32_t[::1] visited, double[::1] units, int64_t[::1] ends):
-        """Write the first visits of the trajectories first to last: states, returns in grid units, where each ends.
+            Py_ssize_t last, int32_t[::1] visited, double[::1] units, int64_t[::1] ends, bint every=False):
+        """Write the first visits of the trajectories first to last, or all: states, returns, where each ends.
 
-        The first two hold as many entries as the trajectories have steps; returns how many are used.
+        Returns are in grid units, or as they are without a grid. The first two hold as many entries as the trajectories
+        have steps; returns how many are used.
         """
         cdef Py_ssize_t i, n, n_visits, n_listed = 0, start = first
         self._reserve_stamps(last - first)
@@ -230,10 +210,13 @@ cdef class FirstVisits:
                 discount(&rewards[offsets[first]], &self.discounts[0], self.edges, &self.returns[0])
                 n_visits = list_visits(
                     &states[offsets[first]], &self.returns[0], &self.is_last[0], self.n_steps, self.counted,
-                    False, &self.stamps[0], self.stamp, &visited[n_listed], &self.values[0], &ends[first - start])
-                dpfast_to_units(&self.values[0], n_visits, self.low, self.scale, self.largest, self.level)
+                    every, &self.stamps[0], self.stamp, &visited[n_listed], &self.values[0], &ends[first - start])
+                if self.largest > 0.0:
+                    dpfast_to_units(&self.values[0], n_visits, self.low, self.scale, self.largest, self.level)
                 for i in range(n_visits):
-                    units[n_listed + i] = <double>(<const int64_t*>&self.values[0])[i]
+                    if self.largest > 0.0:
+                        self.values[i] = <double>(<const int64_t*>&self.values[0])[i]
+                    units[n_listed + i] = self.values[i]
                 for i in range(first - start, first - start + n):
                     ends[i] += n_listed
                 n_listed += n_visits

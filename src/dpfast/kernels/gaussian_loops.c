@@ -193,31 +193,9 @@ static ptrdiff_t offsets_avx512(const uint64_t *words, const double *fractions, 
 }
 #endif
 
-/* Offsets, in grid cells, of n Gaussian draws from their base cells. Design and contract: gaussian_loops.c. */
+/* Offsets, in grid cells, of n Gaussian draws from their base cells. */
 static ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
-                                  double margin, double *offsets, ptrdiff_t *ambiguous, int level)
+                                         double margin, double *offsets, ptrdiff_t *ambiguous, int level)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    switch (dpfast_resolve_level(level)) {
-    case DPFAST_AVX512:
-        return offsets_avx512(words, fractions, n, steps, margin, offsets, ambiguous);
-    case DPFAST_AVX2:
-        return offsets_avx2(words, fractions, n, steps, margin, offsets, ambiguous);
-    }
-#endif
-    return offsets_baseline(words, fractions, n, steps, margin, offsets, ambiguous);
-}
-
-/* The table, for its certificate in the tests. */
-static const double *dpfast_gaussian_table(ptrdiff_t *n_rows, ptrdiff_t *n_coefficients)
-{
-    *n_coefficients = GAUSSIAN_TABLE_DEGREE + 1;
-    *n_rows = (ptrdiff_t)(sizeof gaussian_table / sizeof gaussian_table[0]);
-    return gaussian_table[0];
-}
-
-/* The vector level that a request for `level` runs at. */
-static int dpfast_gaussian_level(int level)
-{
-    return dpfast_resolve_level(level);
+    return DPFAST_CALL(offsets, dpfast_resolve_level(level), words, fractions, n, steps, margin, offsets, ambiguous);
 }

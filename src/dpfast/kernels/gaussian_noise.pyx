@@ -15,25 +15,20 @@ import numpy as np
 cdef extern from "gaussian_loops.c" nogil:
     ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
                                       double margin, double *offsets, ptrdiff_t *ambiguous, int level)
-    const double *dpfast_gaussian_table(ptrdiff_t *n_rows, ptrdiff_t *n_coefficients)
-    int dpfast_gaussian_level(int level)
+    const double gaussian_table[337][8]
+
+cdef extern from "cpu.h":
+    int dpfast_resolve_level(int requested) nogil
 
 
 def quantile_table():
     """Return a copy of the table of quantile polynomials, one row a piece, lowest power first, for its certificate."""
-    cdef ptrdiff_t n_rows, n_coefficients, i, j
-    cdef const double *table = dpfast_gaussian_table(&n_rows, &n_coefficients)
-    copy = np.empty((n_rows, n_coefficients))
-    cdef double[:, ::1] view = copy
-    for i in range(n_rows):
-        for j in range(n_coefficients):
-            view[i, j] = table[i * n_coefficients + j]
-    return copy
+    return np.array(<double[:337, :8]><double*>&gaussian_table[0][0])
 
 
 def vector_level(int level=-1):
     """Return the vector level of cpu.h that a request for `level` runs at on this processor."""
-    return dpfast_gaussian_level(level)
+    return dpfast_resolve_level(level)
 
 
 def gaussian_offsets(const uint64_t[::1] words, const double[::1] fractions, double steps, double margin,

@@ -139,7 +139,7 @@ static DPFAST_INLINE local_loss evaluate(const dpfast_loss *loss, double z, doub
 
 /* Write the n losses of predictions z and outcomes y, and their first and second derivatives in z. */
 static void dpfast_local_losses(const dpfast_loss *loss, const double *z, const double *y, ptrdiff_t n, double *values,
-                         double *slopes, double *curvatures)
+                                double *slopes, double *curvatures)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         local_loss at = evaluate(loss, z[i], y[i]);
@@ -314,43 +314,31 @@ static DPFAST_INLINE void precise_gradient_of(const dpfast_observations *observa
     }
 }
 
-#define INSTANTIATE(level, target)                                                                                     \
-    static target void model_##level(const dpfast_observations *observations, const dpfast_loss *loss,                 \
-                                     const double *theta, ptrdiff_t start, ptrdiff_t stop, double *value,              \
-                                     double *gradient, double *scaled)                                                 \
-    {                                                                                                                  \
-        model_of(observations, loss, theta, start, stop, value, gradient, scaled);                                     \
-    }                                                                                                                  \
-    static target void precise_##level(const dpfast_observations *observations, const dpfast_loss *loss,               \
-                                       const double *theta, ptrdiff_t start, ptrdiff_t stop, double *gradient,         \
-                                       double *workspace)                                                              \
-    {                                                                                                                  \
-        precise_gradient_of(observations, loss, theta, start, stop, gradient, workspace);                              \
-    }
+DPFAST_AT_LEVELS(void, model_of,
+                 (const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
+                  ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled),
+                 { model_of(observations, loss, theta, start, stop, value, gradient, scaled); })
 
-INSTANTIATE(baseline, )
-#if DPFAST_HAVE_X86_LEVELS
-INSTANTIATE(avx2, DPFAST_TARGET_AVX2)
-INSTANTIATE(avx512, DPFAST_TARGET_AVX512)
-#define AT_LEVEL(name)                                                                                                 \
-    (dpfast_resolve_level(level) == DPFAST_AVX512 ? name##_avx512                                                      \
-     : dpfast_resolve_level(level) == DPFAST_AVX2 ? name##_avx2                                                        \
-                                                  : name##_baseline)
-#else
-#define AT_LEVEL(name) name##_baseline
-#endif
+DPFAST_AT_LEVELS(void, precise_gradient_of,
+                 (const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
+                  ptrdiff_t start, ptrdiff_t stop, double *gradient, double *workspace),
+                 { precise_gradient_of(observations, loss, theta, start, stop, gradient, workspace); })
 
 /* Add rows [start, stop): losses to *value, their gradients to gradient[n_features]; write each row times the square root
  * of its second derivative to `scaled`. In double precision. */
 static void dpfast_add_model(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
-                      ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled, int level)
+                             ptrdiff_t start, ptrdiff_t stop, double *value, double *gradient, double *scaled,
+                             int level)
 {
-    AT_LEVEL(model)(observations, loss, theta, start, stop, value, gradient, scaled);
+    DPFAST_CALL(model_of, dpfast_resolve_level(level), observations, loss, theta, start, stop, value, gradient,
+                scaled);
 }
 
 /* gradient = sum over rows [start, stop), in twice the precision; vectors are high parts, then low parts. */
-static void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss, const double *theta,
-                             ptrdiff_t start, ptrdiff_t stop, double *gradient, double *workspace, int level)
+static void dpfast_precise_gradient(const dpfast_observations *observations, const dpfast_loss *loss,
+                                    const double *theta, ptrdiff_t start, ptrdiff_t stop, double *gradient,
+                                    double *workspace, int level)
 {
-    AT_LEVEL(precise)(observations, loss, theta, start, stop, gradient, workspace);
+    DPFAST_CALL(precise_gradient_of, dpfast_resolve_level(level), observations, loss, theta, start, stop, gradient,
+                workspace);
 }

@@ -175,40 +175,19 @@ int dpfast_pack_rows(int level, const dpfast_table *x, const dpfast_row_grid *x_
     dpfast_table y_rows = *y;
     if (y_grid->n_columns > 0)
         y_rows = staged_rows(y, y_grid->n_columns, start, n_rows, scratch->y_staging);
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512)
-        return pack_rows_avx512(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
-    if (level == DPFAST_AVX2)
-        return pack_rows_avx2(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
-#endif
-    return pack_rows_baseline(&x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row, pack);
+    return DPFAST_CALL(pack_rows, level, &x_rows, x_grid, &y_rows, y_grid, n_rows, n_available, beside, scratch->row,
+                       pack);
 }
 
 int dpfast_shrink_row(int level, const double *row, const dpfast_row_grid *grid, double *rounded)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512)
-        return shrink_row_avx512((const char *)row, 0, grid, rounded);
-    if (level == DPFAST_AVX2)
-        return shrink_row_avx2((const char *)row, 0, grid, rounded);
-#endif
-    return shrink_row_baseline((const char *)row, 0, grid, rounded);
+    return DPFAST_CALL(shrink_row, level, (const char *)row, 0, grid, rounded);
 }
 
 static void add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
                          int64_t *totals, double *block, int is_new)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512) {
-        add_products_avx512(pack, n_rows, n_features, first, totals, block, is_new);
-        return;
-    }
-    if (level == DPFAST_AVX2) {
-        add_products_avx2(pack, n_rows, n_features, first, totals, block, is_new);
-        return;
-    }
-#endif
-    add_products_baseline(pack, n_rows, n_features, first, totals, block, is_new);
+    DPFAST_CALL(add_products, level, pack, n_rows, n_features, first, totals, block, is_new);
 }
 
 void dpfast_add_products(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t n_features, ptrdiff_t first,
@@ -225,33 +204,13 @@ void dpfast_add_products_in_doubles(int level, const dpfast_pack *pack, ptrdiff_
 
 void dpfast_add_by_slot(int level, const dpfast_pack *pack, ptrdiff_t n_rows, const int32_t *slots, double *sums)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512) {
-        add_by_slot_avx512(pack, n_rows, slots, sums);
-        return;
-    }
-    if (level == DPFAST_AVX2) {
-        add_by_slot_avx2(pack, n_rows, slots, sums);
-        return;
-    }
-#endif
-    add_by_slot_baseline(pack, n_rows, slots, sums);
+    DPFAST_CALL(add_by_slot, level, pack, n_rows, slots, sums);
 }
 
 void dpfast_multiply_rows(int level, const dpfast_pack *pack, ptrdiff_t n_rows, ptrdiff_t first, ptrdiff_t end,
                           ptrdiff_t stride, double *out)
 {
-#if DPFAST_HAVE_X86_LEVELS
-    if (level == DPFAST_AVX512) {
-        multiply_rows_avx512(pack, n_rows, first, end, stride, out);
-        return;
-    }
-    if (level == DPFAST_AVX2) {
-        multiply_rows_avx2(pack, n_rows, first, end, stride, out);
-        return;
-    }
-#endif
-    multiply_rows_baseline(pack, n_rows, first, end, stride, out);
+    DPFAST_CALL(multiply_rows, level, pack, n_rows, first, end, stride, out);
 }
 
 /* A few columns of a panel: rows of a pack sum exactly in doubles, which take less time to add than to convert. */

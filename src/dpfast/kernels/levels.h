@@ -46,9 +46,6 @@ typedef int64_t words8 __attribute__((vector_size(64), aligned(8), may_alias));
 #include DPFAST_LOOPS
 #include "undefine_level.h"
 
-#define CALL(name, level, ...)                                                                                         \
-    ((level) == DPFAST_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
-                              : (level) == DPFAST_AVX2 ? name##_avx2(__VA_ARGS__) : name##_baseline(__VA_ARGS__))
-#else
-#define CALL(name, level, ...) name##_baseline(__VA_ARGS__)
 #endif
+
+#define CALL DPFAST_CALL

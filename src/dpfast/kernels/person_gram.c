@@ -79,7 +79,7 @@ static DPFAST_INLINE double block_multiplier(const void *products, const dpfast_
 
 /* What to multiply the rows of a block by, in place of 1, to bring it onto its bounds; 1 if it is within them. */
 static double dpfast_block_multiplier(const int64_t *products, const dpfast_block_shape *shape,
-                               const dpfast_block_bounds *bounds)
+                                      const dpfast_block_bounds *bounds)
 {
     return block_multiplier(products, shape, bounds, 0);
 }
@@ -208,45 +208,33 @@ static DPFAST_INLINE void add_products_of_one(const double *products, const dpfa
     }
 }
 
-#define AT_LEVEL(name, TARGET)                                                                                        \
-    static TARGET int block_is_clearly_within_##name(const double *products, const dpfast_block_shape *shape,         \
-                                                     const double *weights, const dpfast_block_bounds *bounds)        \
-    {                                                                                                                 \
-        return block_is_clearly_within(products, shape, weights, bounds);                                             \
-    }                                                                                                                 \
-    static TARGET int rows_are_clearly_within_##name(const double *of_x, const double *of_y, ptrdiff_t n,             \
-                                                     ptrdiff_t stride, const dpfast_block_bounds *bounds)             \
-    {                                                                                                                 \
-        return rows_are_clearly_within(of_x, of_y, n, stride, bounds);                                                \
-    }                                                                                                                 \
-    static TARGET void scale_pack_##name(const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)                \
-    {                                                                                                                 \
-        scale_pack(pack, n_rows, multiplier);                                                                         \
-    }                                                                                                                 \
-    static TARGET void add_products_of_one_##name(const double *products, const dpfast_block_shape *shape,            \
-                                                  double *totals, int is_new)                                         \
-    {                                                                                                                 \
-        if (is_new)                                                                                                   \
-            add_products_of_one(products, shape, totals, 1);                                                          \
-        else                                                                                                          \
-            add_products_of_one(products, shape, totals, 0);                                                          \
-    }
+DPFAST_AT_LEVELS(int, block_is_clearly_within,
+                 (const double *products, const dpfast_block_shape *shape, const double *weights,
+                  const dpfast_block_bounds *bounds),
+                 { return block_is_clearly_within(products, shape, weights, bounds); })
 
-AT_LEVEL(baseline, )
-#if DPFAST_HAVE_X86_LEVELS
-AT_LEVEL(avx2, DPFAST_TARGET_AVX2)
-AT_LEVEL(avx512, DPFAST_TARGET_AVX512)
-#define OF_LEVEL(level, name) \
-    ((level) == DPFAST_AVX512 ? name##_avx512 : (level) == DPFAST_AVX2 ? name##_avx2 : name##_baseline)
-#else
-#define OF_LEVEL(level, name) name##_baseline
-#endif
+DPFAST_AT_LEVELS(int, rows_are_clearly_within,
+                 (const double *of_x, const double *of_y, ptrdiff_t n, ptrdiff_t stride,
+                  const dpfast_block_bounds *bounds),
+                 { return rows_are_clearly_within(of_x, of_y, n, stride, bounds); })
+
+DPFAST_AT_LEVELS(void, scale_pack, (const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier),
+                 { scale_pack(pack, n_rows, multiplier); })
+
+DPFAST_AT_LEVELS(void, add_products_of_one,
+                 (const double *products, const dpfast_block_shape *shape, double *totals, int is_new),
+                 {
+                     if (is_new)
+                         add_products_of_one(products, shape, totals, 1);
+                     else
+                         add_products_of_one(products, shape, totals, 0);
+                 })
 
 /* The same of products in doubles; the columns' weights are those of dpfast_weigh_columns. */
 static double dpfast_block_multiplier_in_doubles(int level, const double *products, const dpfast_block_shape *shape,
-                                          const double *weights, const dpfast_block_bounds *bounds)
+                                                 const double *weights, const dpfast_block_bounds *bounds)
 {
-    if (OF_LEVEL(level, block_is_clearly_within)(products, shape, weights, bounds))
+    if (DPFAST_CALL(block_is_clearly_within, level, products, shape, weights, bounds))
         return 1.0;
     return block_multiplier(products, shape, bounds, 1);
 }
@@ -262,11 +250,11 @@ static void dpfast_weigh_columns(const dpfast_block_shape *shape, double *weight
 
 /* The same from the products of the block's rows with each other, as dpfast_multiply_rows gives them: ||X'X|| = ||XX'||,
  * and ||X'Y||^2 is the inner product of XX' and YY'. `of_y` is NULL without a bound on xy. */
-static double dpfast_rows_multiplier(int level, const double *of_x, const double *of_y, ptrdiff_t n_rows, ptrdiff_t stride,
-                              const dpfast_block_bounds *bounds)
+static double dpfast_rows_multiplier(int level, const double *of_x, const double *of_y, ptrdiff_t n_rows,
+                                     ptrdiff_t stride, const dpfast_block_bounds *bounds)
 {
     squared_norm xy = 0;
-    if (OF_LEVEL(level, rows_are_clearly_within)(of_x, of_y, n_rows, stride, bounds))
+    if (DPFAST_CALL(rows_are_clearly_within, level, of_x, of_y, n_rows, stride, bounds))
         return 1.0;
     if (of_y)
         xy = inner_product(of_x, of_y, n_rows, stride);
@@ -276,14 +264,14 @@ static double dpfast_rows_multiplier(int level, const double *of_x, const double
 /* Multiply packed rows, and round half to even again. */
 static void dpfast_scale_pack(int level, const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier)
 {
-    OF_LEVEL(level, scale_pack)(pack, n_rows, multiplier);
+    DPFAST_CALL(scale_pack, level, pack, n_rows, multiplier);
 }
 
 /* totals += products in doubles; what new totals hold does not count. */
-static void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape, double *totals,
-                                int is_new)
+static void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape,
+                                       double *totals, int is_new)
 {
-    OF_LEVEL(level, add_products_of_one)(products, shape, totals, is_new);
+    DPFAST_CALL(add_products_of_one, level, products, shape, totals, is_new);
 }
 
 /* totals += products (unless totals is NULL), products = 0; as far as they are used. */

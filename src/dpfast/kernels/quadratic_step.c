@@ -188,38 +188,18 @@ static DPFAST_INLINE void accelerate_from(const dpfast_quadratic *q, double mome
     }
 }
 
-#define INSTANTIATE(level, target)                                                                                     \
-    static target void gradient_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient,            \
-                                        double *workspace)                                                             \
-    {                                                                                                                  \
-        gradient_at(q, x, gradient, workspace);                                                                        \
-    }                                                                                                                  \
-    static target int step_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace)  \
-    {                                                                                                                  \
-        return step_from(q, x, next, workspace);                                                                       \
-    }                                                                                                                  \
-    static target int along_##level(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient,                \
-                                    dpfast_vector next)                                                                \
-    {                                                                                                                  \
-        return step_along(q, x, gradient, next);                                                                       \
-    }                                                                                                                  \
-    static target void accelerate_##level(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps,               \
-                                          dpfast_vector x, dpfast_vector last, double *workspace)                      \
-    {                                                                                                                  \
-        accelerate_from(q, momentum, n_steps, x, last, workspace);                                                     \
-    }
-
-INSTANTIATE(baseline, )
-#if DPFAST_HAVE_X86_LEVELS
-INSTANTIATE(avx2, DPFAST_TARGET_AVX2)
-INSTANTIATE(avx512, DPFAST_TARGET_AVX512)
-#define AT_LEVEL(name)                                                                                                 \
-    (dpfast_resolve_level(level) == DPFAST_AVX512 ? name##_avx512                                                      \
-     : dpfast_resolve_level(level) == DPFAST_AVX2 ? name##_avx2                                                        \
-                                                  : name##_baseline)
-#else
-#define AT_LEVEL(name) name##_baseline
-#endif
+DPFAST_AT_LEVELS(void, gradient_at,
+                 (const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace),
+                 { gradient_at(q, x, gradient, workspace); })
+DPFAST_AT_LEVELS(int, step_from, (const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace),
+                 { return step_from(q, x, next, workspace); })
+DPFAST_AT_LEVELS(int, step_along,
+                 (const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next),
+                 { return step_along(q, x, gradient, next); })
+DPFAST_AT_LEVELS(void, accelerate_from,
+                 (const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,
+                  double *workspace),
+                 { accelerate_from(q, momentum, n_steps, x, last, workspace); })
 
 /* How many doubles of workspace a call needs. */
 static ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
@@ -228,23 +208,25 @@ static ptrdiff_t dpfast_step_workspace(const dpfast_quadratic *q)
 }
 
 /* gradient = Ax + v. */
-static void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, double *workspace,
-                               int level)
+static void dpfast_quadratic_gradient(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient,
+                                      double *workspace, int level)
 {
-    AT_LEVEL(gradient)(q, x, gradient, workspace);
+    DPFAST_CALL(gradient_at, dpfast_resolve_level(level), q, x, gradient, workspace);
 }
 
 /* next = the proximal gradient step from x; next may be x. Returns whether a ball was left on the way: next is on its
  * boundary. */
-static int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace, int level)
+static int dpfast_proximal_step(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector next, double *workspace,
+                                int level)
 {
-    return AT_LEVEL(step)(q, x, next, workspace);
+    return DPFAST_CALL(step_from, dpfast_resolve_level(level), q, x, next, workspace);
 }
 
 /* The same along a gradient that is given. */
-static int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next, int level)
+static int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next,
+                             int level)
 {
-    return AT_LEVEL(along)(q, x, gradient, next);
+    return DPFAST_CALL(step_along, dpfast_resolve_level(level), q, x, gradient, next);
 }
 
 /* ahead = x + momentum (x - last), then last = x. */
@@ -254,8 +236,8 @@ static void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dp
 }
 
 /* So many accelerated steps: x and its predecessor `last`, both in and out. */
-static void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x, dpfast_vector last,
-                       double *workspace, int level)
+static void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
+                              dpfast_vector last, double *workspace, int level)
 {
-    AT_LEVEL(accelerate)(q, momentum, n_steps, x, last, workspace);
+    DPFAST_CALL(accelerate_from, dpfast_resolve_level(level), q, momentum, n_steps, x, last, workspace);
 }

@@ -188,8 +188,9 @@ static void lighten_rows(const dpfast_residual_step *step, ptrdiff_t n_rows, con
 }
 
 /* Read `n_rows` <= block_rows rows from `start` on: their p, r and squared norms. Returns 0, or which table has NaN. */
-static int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x, const dpfast_table *y,
-                         ptrdiff_t start, ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
+static int dpfast_residual_rows(int level, const dpfast_residual_step *step, const dpfast_table *x,
+                                const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
+                                const dpfast_residual_scratch *scratch)
 {
     ptrdiff_t width = step->map_x->n_features;
     if (!dpfast_map_rows(level, step->map_x, x, start, start + n_rows, &scratch->map_x, scratch->x_rows, width))
@@ -205,9 +206,9 @@ static int dpfast_residual_rows(int level, const dpfast_residual_step *step, con
 /* The same of rows of numbers and codes, an array a category. The basis of their map, without a centre of its own, is
  * theta, rounded up to eight columns, and then the whitening. */
 static int dpfast_residual_coded_rows(int level, const dpfast_residual_step *step, const dpfast_coded_map *map,
-                               const dpfast_coded_scratch *coded, const dpfast_table *numbers,
-                               const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start, ptrdiff_t n_rows,
-                               const dpfast_residual_scratch *scratch)
+                                      const dpfast_coded_scratch *coded, const dpfast_table *numbers,
+                                      const int32_t *const *codes, const dpfast_table *y, ptrdiff_t start,
+                                      ptrdiff_t n_rows, const dpfast_residual_scratch *scratch)
 {
     if (!dpfast_map_coded_rows(level, map, numbers, codes, start, n_rows, coded, scratch->looked_up))
         return DPFAST_X_MAPPED_TO_NAN;
@@ -222,20 +223,21 @@ static int dpfast_residual_coded_rows(int level, const dpfast_residual_step *ste
 
 /* Round them to units, each held to the bound of a row. */
 static void dpfast_residual_round(int level, const dpfast_residual_step *step, ptrdiff_t n_rows,
-                           const dpfast_residual_scratch *scratch)
+                                  const dpfast_residual_scratch *scratch)
 {
     CALL(round_rows, level, step, n_rows, scratch);
 }
 
 /* Add products of rounded rows to `lanes`; sums of lanes stay exact while fewer than 2^53 over the norm of a product. */
 static void dpfast_residual_add(int level, const dpfast_residual_step *step, ptrdiff_t n_rows,
-                         const dpfast_residual_scratch *scratch)
+                                const dpfast_residual_scratch *scratch)
 {
     CALL(add, level, step, n_rows, scratch);
 }
 
 /* Move the sums of lanes to totals. */
-static void dpfast_residual_flush(const dpfast_residual_step *step, const dpfast_residual_scratch *scratch, int64_t *totals)
+static void dpfast_residual_flush(const dpfast_residual_step *step, const dpfast_residual_scratch *scratch,
+                                  int64_t *totals)
 {
     for (ptrdiff_t i = 0; i < step->n_products * step->n_outcomes; i++)
         for (int lane = 0; lane < GROUP; lane++) {
@@ -259,8 +261,8 @@ static double dpfast_residual_factor(const dpfast_residual_step *step, const int
 }
 
 /* Multiply r by one factor more and round again. */
-static void dpfast_residual_round_again(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last, double factor,
-                                 const dpfast_residual_scratch *scratch)
+static void dpfast_residual_round_again(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
+                                        double factor, const dpfast_residual_scratch *scratch)
 {
     for (ptrdiff_t row = first; row < last; row++)
         round_residual(step, row, scratch->multipliers[row] * factor, scratch);
@@ -291,7 +293,7 @@ static int is_clearly_within(const dpfast_residual_step *step, ptrdiff_t first, 
 
 /* Hold the summed block of the rows first to last, one person's, to their bound; returns whether it was beyond. */
 static int dpfast_residual_hold(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
-                          const dpfast_residual_scratch *scratch)
+                                const dpfast_residual_scratch *scratch)
 {
     if (is_clearly_within(step, first, last, scratch))
         return 0;
@@ -310,7 +312,7 @@ static int dpfast_residual_hold(const dpfast_residual_step *step, ptrdiff_t firs
 
 /* Add squared residuals of rows first to last to those of one person, */
 static void dpfast_residual_squares(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
-                             const dpfast_residual_scratch *scratch)
+                                    const dpfast_residual_scratch *scratch)
 {
     for (ptrdiff_t m = 0; m < step->n_outcomes; m++)
         for (ptrdiff_t row = first; row < last; row++) {
@@ -321,7 +323,7 @@ static void dpfast_residual_squares(const dpfast_residual_step *step, ptrdiff_t 
 
 /* and, held to their bound, to totals. */
 static void dpfast_residual_hold_squares(const dpfast_residual_step *step, const dpfast_residual_scratch *scratch,
-                                  int64_t *totals)
+                                         int64_t *totals)
 {
     double squared = 0.0, in_units = 0.0, multiplier = step->unit_squares;
     for (ptrdiff_t m = 0; m < step->n_outcomes; m++)
@@ -346,7 +348,7 @@ static void dpfast_residual_hold_squares(const dpfast_residual_step *step, const
 
 /* Add p r' of rows first to last to one person's sum in doubles, */
 static void dpfast_residual_outer(const dpfast_residual_step *step, ptrdiff_t first, ptrdiff_t last,
-                           const dpfast_residual_scratch *scratch)
+                                  const dpfast_residual_scratch *scratch)
 {
     for (ptrdiff_t row = first; row < last; row++)
         for (ptrdiff_t i = 0; i < step->n_products; i++)
@@ -364,7 +366,7 @@ static void count(const dpfast_residual_step *step, double squared_size, int64_t
 
 /* Count rows, each a person, in the bins of their norms. */
 static void dpfast_residual_count_rows(const dpfast_residual_step *step, ptrdiff_t n_rows,
-                                const dpfast_residual_scratch *scratch, int64_t *counts)
+                                       const dpfast_residual_scratch *scratch, int64_t *counts)
 {
     for (ptrdiff_t row = 0; row < n_rows; row++)
         count(step, scratch->squared_p[row] * scratch->squared_r[row], counts);
@@ -372,7 +374,7 @@ static void dpfast_residual_count_rows(const dpfast_residual_step *step, ptrdiff
 
 /* and count them in the bin of its norm. */
 static void dpfast_residual_count_outer(const dpfast_residual_step *step, const dpfast_residual_scratch *scratch,
-                                 int64_t *counts)
+                                        int64_t *counts)
 {
     double squared = 0.0;
     for (ptrdiff_t i = 0; i < step->n_products * step->n_outcomes; i++) {

@@ -10,7 +10,7 @@ from dpfast.kernels.columns import in_c_order
 
 from libc.stdint cimport int32_t
 
-from dpfast.kernels._row_map_c cimport dpfast_map_coded_rows, dpfast_map_rows, dpfast_map_scratch
+from dpfast.kernels._row_map_c cimport dpfast_map_coded_rows, dpfast_map_rows, dpfast_map_scratch, find_codes
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 
@@ -148,13 +148,7 @@ cdef class CodedMapKernel:
         if len(codes) != self.map.n_categories or numbers.shape[1] != self.map.n_numbers:
             raise ValueError("rows are of another layout than their tables")
         cdef size_t[::1] found = np.empty(self.map.n_categories, np.uintp)
-        cdef const int32_t[::1] of_category
-        cdef Py_ssize_t k
-        for k in range(self.map.n_categories):
-            of_category = codes[k]
-            if of_category.shape[0] != len(numbers):
-                raise IndexError("codes must be as many as the rows")
-            found[k] = <size_t>&of_category[0] if of_category.shape[0] > 0 else 0
+        find_codes(codes, len(numbers), found)
         return found
 
     def map_rows(self, numbers, list codes, double[:, ::1] out):

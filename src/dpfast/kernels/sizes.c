@@ -62,31 +62,21 @@ static DPFAST_INLINE int codes_of_entries(const char *restrict row, ptrdiff_t n,
 
 /* Codes of the L2 norms of rows [start, stop), one each, or of their entries, row after row; `staging` has room for
  * `block_rows` rows. Return 1, or 0 if an entry was not finite. */
-static int dpfast_norm_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_half_octaves bins, ptrdiff_t start,
-                      ptrdiff_t stop, ptrdiff_t block_rows, double *staging, int16_t *codes)
+static int dpfast_size_codes(const dpfast_table *table, ptrdiff_t n_columns, int norms, dpfast_half_octaves bins,
+                             ptrdiff_t start, ptrdiff_t stop, ptrdiff_t block_rows, double *staging, int16_t *codes)
 {
     for (ptrdiff_t first = start; first < stop; first += block_rows) {
         ptrdiff_t n_rows = stop - first < block_rows ? stop - first : block_rows;
         dpfast_table rows = staged_rows(table, n_columns, first, n_rows, staging);
         for (ptrdiff_t r = 0; r < n_rows; r++) {
             const char *row = row_address(&rows, r);
-            double squared = squared_norm_of(row, n_columns, rows.is_float32, 1.0);
-            if (DPFAST_UNLIKELY(!isfinite(squared)) && !is_finite_row(row, n_columns, rows.is_float32))
-                return 0;
-            *codes++ = code_of_root(squared, bins);
-        }
-    }
-    return 1;
-}
-
-static int dpfast_entry_codes(const dpfast_table *table, ptrdiff_t n_columns, dpfast_half_octaves bins, ptrdiff_t start,
-                       ptrdiff_t stop, ptrdiff_t block_rows, double *staging, int16_t *codes)
-{
-    for (ptrdiff_t first = start; first < stop; first += block_rows) {
-        ptrdiff_t n_rows = stop - first < block_rows ? stop - first : block_rows;
-        dpfast_table rows = staged_rows(table, n_columns, first, n_rows, staging);
-        for (ptrdiff_t r = 0; r < n_rows; r++) {
-            const char *row = row_address(&rows, r);
+            if (norms) {
+                double squared = squared_norm_of(row, n_columns, rows.is_float32, 1.0);
+                if (DPFAST_UNLIKELY(!isfinite(squared)) && !is_finite_row(row, n_columns, rows.is_float32))
+                    return 0;
+                *codes++ = code_of_root(squared, bins);
+                continue;
+            }
             /* The type is known to the compiler in either, so that it takes several entries at once. */
             int all_finite = rows.is_float32 ? codes_of_entries(row, n_columns, 1, bins, codes)
                                              : codes_of_entries(row, n_columns, 0, bins, codes);

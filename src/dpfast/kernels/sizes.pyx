@@ -15,12 +15,9 @@ cdef extern from "sizes.c":
         int first
         int last
 
-    int dpfast_norm_codes(
-        const dpfast_table* table, Py_ssize_t n_columns, dpfast_half_octaves bins, Py_ssize_t start, Py_ssize_t stop,
-        Py_ssize_t block_rows, double* staging, int16_t* codes) nogil
-    int dpfast_entry_codes(
-        const dpfast_table* table, Py_ssize_t n_columns, dpfast_half_octaves bins, Py_ssize_t start, Py_ssize_t stop,
-        Py_ssize_t block_rows, double* staging, int16_t* codes) nogil
+    int dpfast_size_codes(
+        const dpfast_table* table, Py_ssize_t n_columns, bint norms, dpfast_half_octaves bins, Py_ssize_t start,
+        Py_ssize_t stop, Py_ssize_t block_rows, double* staging, int16_t* codes) nogil
 
 # Doubles that are staged at a time, and at most so many rows: they stay in the cache.
 _STAGED_DOUBLES, _STAGED_ROWS = 32768, 64
@@ -40,12 +37,8 @@ def codes_of(rows, bins, bint norms, int16_t[:, ::1] codes, Py_ssize_t start, Py
     cdef double[::1] staging = np.empty(block_rows * n_columns)
     cdef bint all_finite
     with nogil:
-        if norms:
-            all_finite = dpfast_norm_codes(
-                &table, n_columns, octaves, start, stop, block_rows, &staging[0], &codes[0, 0])
-        else:
-            all_finite = dpfast_entry_codes(
-                &table, n_columns, octaves, start, stop, block_rows, &staging[0], &codes[0, 0])
+        all_finite = dpfast_size_codes(
+            &table, n_columns, norms, octaves, start, stop, block_rows, &staging[0], &codes[0, 0])
     return all_finite
 
 

@@ -170,9 +170,10 @@ static void add_packed(const dpfast_sparse_room *room, const double *outcomes, p
 
 /* Add the products of rows [start, start + n_rows) with themselves and with outcomes, integers of which row r has
  * n_outcomes from outcomes[r * outcome_stride] on; returns a status. */
-static int dpfast_add_sparse_rows(int level, const dpfast_sparse_table *table, const dpfast_row_grid *grid, ptrdiff_t start,
-                           ptrdiff_t n_rows, const double *outcomes, ptrdiff_t n_outcomes, ptrdiff_t outcome_stride,
-                           dpfast_sparse_room *room, const dpfast_sparse_totals *totals)
+static int dpfast_add_sparse_rows(int level, const dpfast_sparse_table *table, const dpfast_row_grid *grid,
+                                  ptrdiff_t start, ptrdiff_t n_rows, const double *outcomes, ptrdiff_t n_outcomes,
+                                  ptrdiff_t outcome_stride, dpfast_sparse_room *room,
+                                  const dpfast_sparse_totals *totals)
 {
     while (n_rows > 0) {
         int status = pack_sparse_rows(level, table, grid, start, n_rows, room);

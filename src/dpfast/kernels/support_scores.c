@@ -178,7 +178,7 @@ static ptrdiff_t advance(int64_t *support, ptrdiff_t size, ptrdiff_t n_features)
 
 /* Score n_scores supports in lexicographic order from `support` (in, out: the one after the last, if there is one). */
 static void dpfast_score_supports(const dpfast_supports *problem, int64_t *support, ptrdiff_t n_scores, double *scores,
-                           double *workspace) {
+                                  double *workspace) {
     ptrdiff_t size = problem->size, changed = 0;
     work w = divided(workspace, size);
     /* The free indices lie behind the support's. */

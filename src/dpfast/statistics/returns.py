@@ -410,10 +410,11 @@ def _exact_sums(
 def _plain_sums(
     block: Trajectories, gamma: float, horizon: int | None, lag: int, *, every: bool
 ) -> tuple[FloatArray, IntArray]:
-    sums, counts = np.zeros(block.n_states), np.zeros(block.n_states, np.int64)
-    part = first_visits_kernel(block, gamma, horizon, lag, None)
-    part.add_plain(block.states, block.rewards, block.offsets, every, sums, counts)
-    return sums, counts
+    visited, returns, ends = np.empty(block.n_steps, np.int32), np.empty(block.n_steps), np.empty(len(block), np.int64)
+    part, steps = first_visits_kernel(block, gamma, horizon, lag, None), (block.states, block.rewards, block.offsets)
+    n = part.list_units(*steps, 0, len(block), visited, returns, ends, every)
+    counts = np.bincount(visited[:n], minlength=block.n_states)
+    return np.asarray(np.bincount(visited[:n], returns[:n], block.n_states), np.float64), counts
 
 
 def _check_capacity(grid: ReturnGrid | None, n_trajectories: int) -> None:
