@@ -291,12 +291,7 @@ def _descent_attack(
     tables: list[tuple[Any, ...]] = [
         (*(np.repeat(part, copies, axis=0) for part in one), *own) for one, own in zip(people, owners, strict=True)
     ]
-    source = noise.SecureSource()
-    summed = [estimator._sum(privacy, source, *table) for table in tables]
-
-    return stages_attack(
-        name, estimator, lambda neighbour: estimator.fit(*tables[neighbour]).releases_, summed, privacy, last=last
-    )
+    return stages_attack(name, estimator, tables, privacy, last=last)
 
 
 def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], classes: Sequence[int]) -> Attack:

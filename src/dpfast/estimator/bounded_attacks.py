@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dpfast import io
+from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, sum_attack
 from dpfast.attack.laws import flattened
-from dpfast.estimator.base import Summed
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.statistics import Gram
@@ -46,8 +45,7 @@ def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any
 def stages_attack(
     name: str,
     estimator: Any,
-    fit: Callable[[bool], tuple[Release, ...]],
-    summed: Sequence[Summed],
+    tables: Sequence[tuple[Any, ...]],
     privacy: Privacy,
     *,
     of: str = "",
@@ -58,6 +56,12 @@ def stages_attack(
     An attacker who knows the table knows the sum behind every release: it depends on earlier releases alone. The view
     is the noise along what differs, in units of the recorded noise. A sum that the person does not change says nothing.
     """
+    source = noise.SecureSource()
+    summed = [estimator._sum(privacy, source, *table) for table in tables]
+
+    def fit(neighbour: bool) -> tuple[Release, ...]:
+        released: tuple[Release, ...] = estimator.fit(*tables[neighbour]).releases_
+        return released
 
     def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
         """Return the noise of every release in units of the difference, and the difference in recorded noise."""
@@ -68,8 +72,8 @@ def stages_attack(
                 sums = [_in_noise(release, _blocks(stage.statistic(one.statistic))) for one in summed]
                 moved = sums[1] - sums[0]
                 length = float(np.linalg.norm(moved))
-                noise = _in_noise(release, release.values) - sums[at]
-                seen.append(float(noise @ moved) / max(length**2, _NOTHING))
+                off = _in_noise(release, release.values) - sums[at]
+                seen.append(float(off @ moved) / max(length**2, _NOTHING))
                 apart.append(length)
             if len(seen) == last or release is releases[-1]:
                 break

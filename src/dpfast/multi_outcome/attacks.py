@@ -114,14 +114,7 @@ def _refined_attack(privacy: Privacy) -> Attack:
     tables = [(np.vstack([usual[0][:1], usual[0]]), np.vstack([[[sign]], usual[1]])) for sign in (1.0, -1.0)]
     if privacy.adjacency == "add_remove":
         tables[1] = usual
-    source = noise.SecureSource()
-    summed = [estimator._sum(privacy, source, *table) for table in tables]
-
-    def fit(neighbour: bool) -> tuple[Release, ...]:
-        released: tuple[Release, ...] = estimator.fit(*tables[neighbour]).releases_
-        return released
-
-    return stages_attack("residual steps", estimator, fit, summed, privacy, of="residuals, step", last=_STEPS)
+    return stages_attack("residual steps", estimator, tables, privacy, of="residuals, step", last=_STEPS)
 
 
 def _sampled_attack(privacy: Privacy) -> Attack:

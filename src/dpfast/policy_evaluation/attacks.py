@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
 from dpfast.attack.turned_rows import Rows, Table, shifted_attack
@@ -193,11 +192,8 @@ def _staged_attack(privacy: Privacy) -> Attack:
     for who in people:
         states, rewards = (np.concatenate([one[part] for one in who]) for part in (0, 1))
         offsets = np.concatenate([[0], np.cumsum([len(one[0]) for one in who])])
-        tables.append(Trajectories(states, rewards, offsets, 3))
-    summed = [estimator._sum(privacy, noise.SecureSource(), table) for table in tables]
-    return stages_attack(
-        "visits in stages", estimator, lambda neighbour: estimator.fit(tables[neighbour]).releases_, summed, privacy
-    )
+        tables.append((Trajectories(states, rewards, offsets, 3),))
+    return stages_attack("visits in stages", estimator, tables, privacy)
 
 
 def _exact_parts(people: list[tuple[int, float]], n_bins: int) -> dict[str, FloatArray]:
