@@ -251,8 +251,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         -------
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
-        margins: FloatArray = self._presented(self._scores(X), X, self.classes_.tolist())
-        return margins
+        return self._presented(self._scores(X), X, self.classes_.tolist())
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         margins = self._margins(X)
@@ -279,8 +278,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         scores = self._scores(X)
         chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self._presented(self.classes_[chosen], X, None)
-        return labels
+        return self._presented(self.classes_[chosen], X, None)
 
     @quiet
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -303,8 +301,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             Of more than two classes each one's against the rest, scaled to add up to 1; by "link" of descent the
             softmax of the margins.
         """
-        probabilities: FloatArray = self._presented(self._probabilities(self._margins(X)), X, self.classes_.tolist())
-        return probabilities
+        return self._presented(self._probabilities(self._margins(X)), X, self.classes_.tolist())
 
     def _log_odds(self, margins: FloatArray) -> FloatArray:
         """Return calibrated log-odds: of the second class, or of each against all others."""
@@ -729,7 +726,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             X, y = io.DaskPartitions(X, y), None
         if isinstance(X, io.Partitions) and y is None:
             classes = self._declared_classes()
-            signs = _PartSigns(classes, self._weights(classes))
+            signs = partial(_part_in_signs, classes=classes, weights=self._weights(classes))
             return io.open_table(X.mapped(signs, X.n_features, self._n_minimisers))
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -869,18 +866,14 @@ def _signs(labels: NDArray[Any], classes: NDArray[Any], weights: FloatArray) -> 
     return np.asarray(np.where(places[:, np.newaxis] == positive, 1.0, -1.0) * weights[places][:, np.newaxis])
 
 
-@dataclass(frozen=True)
-class _PartSigns:
-    """Puts signs in the place of a part's labels."""
-
-    classes: NDArray[Any]
-    weights: FloatArray
-
-    def __call__(self, x: Any, y: Any, ids: Any) -> tuple[Any, FloatArray, Any]:
-        if y is None:
-            x, outcomes = io.open_table(x).whole()
-            y = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
-        return x, _signs(_column_of_labels(y), self.classes, self.weights), ids
+def _part_in_signs(
+    x: Any, y: Any, ids: Any, *, classes: NDArray[Any], weights: FloatArray
+) -> tuple[Any, FloatArray, Any]:
+    """Put signs in the place of a part's labels."""
+    if y is None:
+        x, outcomes = io.open_table(x).whole()
+        y = outcomes[:, 0] if outcomes.shape[1] == 1 else outcomes
+    return x, _signs(_column_of_labels(y), classes, weights), ids
 
 
 def _indicators(x: Any, y: FloatArray, ids: Any) -> tuple[Any, FloatArray, Any]:

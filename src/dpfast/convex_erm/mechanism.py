@@ -382,5 +382,4 @@ def objective_perturbation(
         release = mechanism.release(statistic, bits.paid(reservation), name)
         waiting = Waiting([release], lambda: release)
         reservation.commit(release)
-    completed: Release = waiting.complete()
-    return completed
+    return waiting.complete()

@@ -235,8 +235,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         """
         linear = self._linear(X)
         mean = self._with({"bound_y": getattr(self, "bound_y_", self.bound_y)})._resolved_loss.mean(linear)
-        predicted: FloatArray = self._presented_outcomes(mean, X)
-        return predicted
+        return self._presented_outcomes(mean, X)
 
     @classmethod
     def plan(

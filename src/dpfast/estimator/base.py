@@ -20,6 +20,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -574,9 +575,10 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _presented(
         self, values: Any, given: Any, names: Sequence[Any] | None, name: Any = None, rows: Any = None
-    ) -> Any:
-        """Return predictions as requested."""
-        return presented(self._output_config, values, given, names, name, rows)
+    ) -> NDArray[Any]:
+        """Return predictions as requested: as an array, or what else `set_output` names."""
+        shown: NDArray[Any] = presented(self._output_config, values, given, names, name, rows)
+        return shown
 
     def _repr_html_inner(self) -> str:
         """Return the notebook view: parameters, and the cost of a fit, or its spending and releases."""

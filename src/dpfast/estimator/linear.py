@@ -60,8 +60,7 @@ class LinearEstimator(PrivateEstimator):
         ndarray of shape (n_rows,), or (n_rows, n_outcomes) where there are several
             A frame, if `set_output` requested one.
         """
-        predicted: FloatArray = self._presented_outcomes(self._linear(X), X)
-        return predicted
+        return self._presented_outcomes(self._linear(X), X)
 
     def summary(self) -> DataFrame:
         """Tabulate the coefficients.
@@ -130,7 +129,7 @@ class LinearEstimator(PrivateEstimator):
         """Return the names of the rows of coefficients, and the kind of thing that they name."""
         return "outcome", getattr(self, "outcome_names_in_", np.arange(len(np.atleast_2d(self.coef_)))).tolist()
 
-    def _presented_outcomes(self, predicted: FloatArray, X: Any) -> Any:
+    def _presented_outcomes(self, predicted: FloatArray, X: Any) -> NDArray[Any]:
         names = getattr(self, "outcome_names_in_", None)
         return self._presented(predicted, X, *outcome_names(names, predicted.ndim == 1))
 

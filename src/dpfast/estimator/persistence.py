@@ -22,7 +22,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
 from inspect import getattr_static, signature
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -34,6 +34,8 @@ from dpfast.ledger import Release
 from dpfast.ledger.file import is_ledger
 from dpfast.privacy import Privacy
 from dpfast.registry import FAMILIES
+
+Found = TypeVar("Found")
 
 
 class Unsolved(NamedTuple):
@@ -82,14 +84,14 @@ def forget(model: Any) -> None:
     _unsolved.pop(id(model), None)
 
 
-class Waiting:
+class Waiting(Generic[Found]):
     """The released and not yet returned result of a function: remembered until its return."""
 
-    def __init__(self, releases: Sequence[Release], complete: Callable[[], Any]) -> None:
+    def __init__(self, releases: Sequence[Release], complete: Callable[[], Found]) -> None:
         self.releases_, self._complete = tuple(releases), complete
         _unsolved[id(self)] = self
 
-    def complete(self) -> Any:
+    def complete(self) -> Found:
         """Return it."""
         found = self._complete()
         forget(self)

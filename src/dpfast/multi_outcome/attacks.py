@@ -75,8 +75,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 
 
 def _fit(estimator: MultiOutcomeRidge, table: Table, **people: Any) -> Release:
-    released: Release = estimator.fit(*table, **people).releases_[0]
-    return released
+    return estimator.fit(*table, **people).releases_[0]
 
 
 def _attack(rows: Rows, privacy: Privacy) -> Attack:

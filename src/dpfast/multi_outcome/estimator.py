@@ -339,8 +339,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         ndarray of shape (n_rows, n_outcomes), or (n_rows,) if Y had one dimension
         """
         predicted = self._linear(X)
-        shown: FloatArray = self._presented_outcomes(predicted[:, 0] if self._single_outcome else predicted, X)
-        return shown
+        return self._presented_outcomes(predicted[:, 0] if self._single_outcome else predicted, X)
 
     @classmethod
     def plan(

@@ -124,8 +124,7 @@ def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
     features = np.eye(2) if estimator.features is None else np.asarray(estimator.features)
     states = np.argmax(visited @ features.T, axis=1)
     walks = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)
-    released: Release = estimator.fit(walks).releases_[0]
-    return released
+    return estimator.fit(walks).releases_[0]
 
 
 def _range_attack(privacy: Privacy) -> Attack:

@@ -295,8 +295,7 @@ class PolicyEvaluation(PrivateEstimator):
                 raise TypeError("states must be a 1-D array of integers")
         if not np.all((numbers >= 0) & (numbers < len(self.value_))):
             raise ValueError(f"states must be among the {len(self.value_)} declared ones")
-        values: FloatArray = self._presented(np.asarray(self.value_[numbers]), states, None, "value")
-        return values
+        return self._presented(np.asarray(self.value_[numbers]), states, None, "value")
 
     def summary(self, *, level: float = 0.95) -> DataFrame:
         """Tabulate the values of states.

@@ -187,8 +187,7 @@ def private_bounds(
         release = mechanism.noise.release(counts, source, "private_bounds: counts of people by size")
         waiting = Waiting([release], partial(_found, mechanism, release, n_people, names))
         reservation.commit(release)
-    found: PrivateBounds = waiting.complete()
-    return found
+    return waiting.complete()
 
 
 def _found(mechanism: NoisySizes, release: Release, n_people: int | None, names: Sequence[str] | None) -> PrivateBounds:

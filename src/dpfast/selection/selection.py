@@ -302,8 +302,7 @@ def select(
         # A user who turns warnings into errors has paid, and gets the result.
         with suppress(category):
             warn(message, category)
-    completed: Selection = waiting.complete()
-    return completed
+    return waiting.complete()
 
 
 class _People(NamedTuple):

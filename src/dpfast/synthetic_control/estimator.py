@@ -411,8 +411,7 @@ class SyntheticControl(TargetReports):
             releases = [batch.release for batch in batches]
             waiting = Waiting(releases, lambda: tuple(batches))
             reservation.commit(*releases)
-        completed: tuple[CrossSectionBatch, ...] = waiting.complete()
-        return completed
+        return waiting.complete()
 
     @classmethod
     def plan(

@@ -283,10 +283,8 @@ class TargetReports(PrivateEstimator):
         check_is_fitted(self)
         pre = self._pre_rows(target_pre)
         periods, name = self.periods_[self.n_pre_ :], getattr(target_pre, "name", None)
-        predicted: FloatArray = self._presented(
-            self._later(pre), target_pre, list(periods), name, periods if pre.ndim == 1 else None
-        )
-        return predicted
+        rows = periods if pre.ndim == 1 else None
+        return self._presented(self._later(pre), target_pre, list(periods), name, rows)
 
     def _later(self, pre: FloatArray) -> FloatArray:
         if self._is_for_one_target:
