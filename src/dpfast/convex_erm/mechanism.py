@@ -22,7 +22,7 @@ from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy
-from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, within
+from dpfast.releases.mechanism import Around, Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_moments
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem
@@ -97,22 +97,17 @@ _Told = TypeVar("_Told")
 
 
 @dataclass(frozen=True)
-class StepsOf(Mechanism[_Told]):
+class StepsOf(Around[_Told]):
     """A descent as one of the family's mechanisms."""
 
     steps: Mechanism[_Told]
 
     method: ClassVar = "gradient"
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """The cost of all releases."""
-        return self.steps.privacy
-
     @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of a sum of parts of length 1 that had the whole budget."""
-        return self.steps.scales
+    def inner(self) -> Mechanism[_Told]:
+        """The descent; its scale is of an entry of a sum of parts of length 1 that had the whole budget."""
+        return self.steps
 
     def stages(self) -> Stages[_Told]:
         """Ask for one release after the other."""

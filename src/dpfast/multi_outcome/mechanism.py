@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Composition, Privacy
-from dpfast.releases.mechanism import Mechanism, Query, Stages, given
+from dpfast.releases.mechanism import Around, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
 from dpfast.releases.staged_fit import Regression
 from dpfast.releases.staged_regression import Public, StagedRegression
@@ -212,7 +212,7 @@ def in_stages(
 
 
 @dataclass(frozen=True)
-class Moments(Mechanism[Regression]):
+class Moments(Around[Regression]):
     """The mechanism of a fit without residual steps: one release of moments, and the coefficients that follow."""
 
     route: Route
@@ -222,30 +222,20 @@ class Moments(Mechanism[Regression]):
     penalty: float | None = None
     fit_intercept: bool = False
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """The cost of the release."""
-        return self.route.calibration.privacy
-
-    @cached_property
-    def guaranteed(self) -> bool:
-        """Whether the noise is proved to give that."""
-        return self.route.calibration.guaranteed
-
     @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry of each block."""
-        return self.route.calibration.scales
+    def inner(self) -> JointMoments:
+        """The release."""
+        return self.route.calibration
 
     def stages(self) -> Stages[Regression]:
         """Ask for the moments."""
-        noise = self.route.calibration
+        noise = self.inner
         statistic, bits = (given, None) if noise.sample is None else (_sampled, noise.bound_to)
         released = yield Query("moments of features and outcomes", noise, statistic, sampled_by=bits)
         return partial(self._solved, released)
 
     def _solved(self, released: Release) -> Regression:
-        noise, radii = self.route.calibration, (self.route.frame.radius, self.bound_y)
+        noise, radii = self.inner, (self.route.frame.radius, self.bound_y)
         own = Units.near(*radii)
         moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
         told = own.of_evidence(self.route.units, noise.shape[0])

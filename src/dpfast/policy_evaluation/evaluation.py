@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +16,8 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import Problem, solve
-from dpfast.privacy import Privacy
 from dpfast.releases.data_dependent import DataDependentGaussian
-from dpfast.releases.mechanism import Mechanism, Query, SingleRelease, Stages, given
+from dpfast.releases.mechanism import Around, Mechanism, Query, SingleRelease, Stages, given
 from dpfast.releases.moments import JointMoments
 
 # Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.
@@ -88,25 +85,15 @@ class PolicyMechanism(Mechanism[Evaluated]):
 
 
 @dataclass(frozen=True, eq=False)
-class SinglePolicy(PolicyMechanism):
+class SinglePolicy(PolicyMechanism, Around[Evaluated]):
     """Those of one release."""
 
     single: SingleRelease
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """What the release costs."""
-        return self.single.privacy
-
-    @cached_property
-    def guaranteed(self) -> bool:
-        """Whether the noise gives that."""
-        return self.single.guaranteed
-
     @property
-    def scales(self) -> Mapping[str, float]:
-        """Scales of the noise; none where its size is private."""
-        return self.single.scales
+    def inner(self) -> SingleRelease:
+        """The release; it has no scales where the size of its noise is private."""
+        return self.single
 
     def stages(self) -> Stages[Evaluated]:
         """Ask for the release."""

@@ -96,6 +96,30 @@ class Mechanism(ABC, Generic[Found]):
         return answered(self.stages(), lambda _: next(left))()
 
 
+class Around(Mechanism[Found]):
+    """A mechanism around another one, whose cost and noise are all that it has."""
+
+    @property
+    @abstractmethod
+    def inner(self) -> Mechanism[Any]:
+        """The other one."""
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """Its cost."""
+        return self.inner.privacy
+
+    @cached_property
+    def guaranteed(self) -> bool:
+        """Whether it is proved to be within that cost."""
+        return self.inner.guaranteed
+
+    @property
+    def scales(self) -> Mapping[str, float]:
+        """Scales of its noise."""
+        return self.inner.scales
+
+
 class Drawn(NamedTuple):
     """The outcome of a draw: the released values and their record."""
 
@@ -150,26 +174,16 @@ Single = TypeVar("Single", bound=SingleRelease)
 
 
 @dataclass(frozen=True)
-class Named(Mechanism[Release], Generic[Single]):
+class Named(Around[Release], Generic[Single]):
     """A single release as the whole of a fit, with its name in the record."""
 
     what: str
     single: Single
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """Its cost."""
-        return self.single.privacy
-
-    @cached_property
-    def guaranteed(self) -> bool:
-        """Whether it is proved to be within that cost."""
-        return self.single.guaranteed
-
     @property
-    def scales(self) -> Mapping[str, float]:
-        """Scales of the noise."""
-        return self.single.scales
+    def inner(self) -> Single:
+        """The release."""
+        return self.single
 
     def stages(self) -> Stages[Release]:
         """Yield the query of the release."""

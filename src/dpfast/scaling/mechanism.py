@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.fixed_point import FixedPoint
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.rounding import ROUND_UP
-from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
+from dpfast.releases.mechanism import Around, NoisySum, Query, Stages
 from dpfast.statistics.rows import RowMap, centred
 
 # Bits of the grid that z is rounded to; its square has twice as many.
@@ -46,7 +46,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairSums(Mechanism[FloatArray]):
+class PairSums(Around[FloatArray]):
     """The mechanism: noise for the sums of all features' pairs, and the number of rows where it is private."""
 
     n_features: int
@@ -68,15 +68,10 @@ class PairSums(Mechanism[FloatArray]):
         """Return how many rows were summed: the data owner's, unless it is public."""
         return statistic.integer(2 * n_features) // round(_count_weight(n_features) * _ONE)
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """Privacy cost of the release."""
-        return self.noise.privacy
-
     @property
-    def scales(self) -> Mapping[str, float]:
-        """Standard deviation of the noise in an entry."""
-        return self.noise.scales
+    def inner(self) -> NoisySum:
+        """The release."""
+        return self.noise
 
     def stages(self) -> Stages[FloatArray]:
         """Ask for the sums."""

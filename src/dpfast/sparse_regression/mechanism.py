@@ -20,7 +20,7 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import SplitCost
-from dpfast.releases.mechanism import Mechanism, Query, Stages
+from dpfast.releases.mechanism import Around, Mechanism, Query, Stages
 from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.pursuit import UNCLIPPED, Pursuit
@@ -169,25 +169,20 @@ def _chosen(chosen: Release, fitted: Release) -> Chosen:
 
 
 @dataclass(frozen=True)
-class PursuitFit(Mechanism[Chosen]):
+class PursuitFit(Around[Chosen]):
     """Pursuit of features for all outcomes."""
 
     pursuit: Pursuit
 
-    @cached_property
-    def privacy(self) -> Privacy:
-        """Privacy cost of all releases."""
-        return self.pursuit.privacy
+    @property
+    def inner(self) -> Pursuit:
+        """All of the releases."""
+        return self.pursuit
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows, where it is public."""
         return self.pursuit.n_rows
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Scales of a pick and of the fit."""
-        return self.pursuit.scales
 
     def stages(self) -> Stages[Chosen]:
         """Ask for one release after the other."""
