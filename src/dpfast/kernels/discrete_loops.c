@@ -19,7 +19,7 @@
 
 #include "cpu.h"
 
-/* A discrete Gaussian as columns of 2^shift integers; see discrete_loops.c. */
+/* A discrete Gaussian as columns of 2^shift integers. */
 struct dpfast_columns {
     const uint64_t *thresholds; /* floor(2^63 P(column <= j)); the last is 2^63 - 1 */
     const uint64_t *sure;       /* floor(2^(64 - shift) times the least acceptance in column j) */

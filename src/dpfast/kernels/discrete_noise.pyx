@@ -26,7 +26,7 @@ def discrete_gaussian(const uint64_t[::1] thresholds, const uint64_t[::1] sure, 
                       ptrdiff_t position, int64_t[::1] draws):
     """Fill `draws` (out) from `words[position:]` as far as it goes: (draws made, new position, stopped undecided).
 
-    `thresholds`, `sure` and `guide` are the table of discrete_loops.h; a margin of 1 leaves every draw undecided.
+    `thresholds`, `sure` and `guide` are the table of discrete_loops.c; a margin of 1 leaves every draw undecided.
     """
     cdef dpfast_columns columns
     cdef ptrdiff_t made

@@ -36,7 +36,7 @@ _MAX_CACHED_TABLES = 64
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Columns of 2**shift integers, as kernels/discrete_loops.h describes them."""
+    """Columns of 2**shift integers, as kernels/discrete_loops.c describes them."""
 
     shift: int
     thresholds: Words
