@@ -89,6 +89,27 @@ def test_a_bias_far_above_the_noise_is_taken_off(constant, outcomes, features):
 
 
 @pytest.mark.parametrize("constant", [False, True])
+def test_limits_are_about_the_whole_bias_where_a_ridge_against_noise_would_take_a_third(constant):
+    theta = np.random.default_rng(1).normal(size=(4 + constant, 1))
+    bias, here = 0.3 * theta, coordinates(4, constant, noise=N / 8.0)
+    np.testing.assert_allclose(N * here.ridged_inverse(), np.eye(len(theta)) / 1.5)
+    measured = excess(N * bias, 1e-4 * N)
+    told = corrected(found_at(theta), here, measured, (theta + bias)[-1], 1e-8, nobody(here, 1))
+    np.testing.assert_allclose(told.center, theta + bias, atol=3e-3)
+    # Estimates are moved by what is above the noise.
+    np.testing.assert_allclose(told.theta, theta + bias / 1.5, atol=3e-3)
+
+
+@pytest.mark.parametrize("level", [None, 0.5])
+def test_the_constant_shows_how_large_a_bias_may_be_of_which_nothing_is_seen(level):
+    theta = np.full((3, 1), 0.3)
+    here, measured = coordinates(2, True), excess(np.zeros((3, 1)), None, mean=1e-3)
+    told = corrected(found_at(theta), here, measured, theta[-1] + (level or 0.0), 1e-4, nobody(here, 1))
+    widths = np.sqrt(np.diag(told.covariance[0])[:2])
+    assert np.all(widths > 0.2) if level else np.all(widths < 0.05)
+
+
+@pytest.mark.parametrize("constant", [False, True])
 def test_what_may_be_noise_is_mostly_left_and_limits_allow_for_it(constant):
     rng = np.random.default_rng(2)
     errors, allowed = [], []

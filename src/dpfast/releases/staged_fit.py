@@ -363,9 +363,6 @@ class Fit:
             moved *= np.sqrt(few * rareness * self.rows / squares) * np.outer(np.sign(off), -np.sign(means))
         if excess.deviation is not None and residuals is not None:
             seen = 1.0 - hidden(excess.tail.clip / self._parts_of_few(coordinates, residuals))
-            # The ridge against the noise in X'X leaves so much of that.
-            reached = coordinates.ridged_inverse() @ coordinates.resolved()
-            seen *= np.einsum("ij,jk,ik->i", directions, reached, directions) / np.sum(directions**2, axis=1)
         order = np.argsort(-rareness, kind="stable")
         moved = moved[:, order]
         sizes = _OF_FEW[0] * moved, _OF_FEW[1] * np.abs(moved)

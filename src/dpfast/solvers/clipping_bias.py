@@ -6,12 +6,16 @@ that is extrapolated: sizes of parts above the first clip are taken as lognormal
 released counts. Costs and counts have such tails about, and normal outcomes shorter ones.
 
 The bias has a prior of unknown size (empirical Bayes; Morris 1983): none, or normal in the constant, of up to the size
-that it has if all of the excess has one sign. Skew moves the constant, and another mean of residuals shows how far.
-Where the spread of outcomes grows like a power of their mean, coefficients are moved along themselves, by a multiple of
-that: for rows of an elliptical law the mean excess given the row depends on its prediction alone, and so does its sum
-times rows (Brillinger 1982). The multiple follows from the growth of the excess with the spread, which the tail has.
-Other directions have a prior of a part of that size, and rarely a multiple, for rows of other laws. Without a release
-of the excess the prior and the constant alone say what the bias may be.
+that it has if all of the excess has one sign, or as is measured of the constant. Skew moves the constant, and another
+mean of residuals shows how far: these are clipped about as far out as the excess, so that as much is beyond. Where the
+spread of outcomes grows like a power of their mean, coefficients are moved along themselves, by a multiple of that: for
+rows of an elliptical law the mean excess given the row depends on its prediction alone, and so does its sum times rows
+(Brillinger 1982). The multiple follows from the growth of the excess with the spread, which the tail has.
+Other directions have a prior of a part of that size, never of none: rows of skewed laws have a bias there too. Without
+a release of the excess the prior and the constant alone say what the bias may be.
+
+The bias is the excess over X'X without a ridge. One against the noise in X'X takes away a third of the bias of a few
+thousand people, and limits about the rest do not hold.
 
 Rows of few people, who alone have a column, are long: of a share f of the people, f^(-1/2) times as long as others in
 whitened coordinates. So nearly all of their residuals may be clipped. The column's coefficient has a further prior. Its
@@ -19,12 +23,12 @@ mean has the sign of the constant's bias. If both clips are short, most of this 
 nothing is seen of it: what is measured is then a part of the bias, known a priori, and tells as much less. The second
 clip is farther out if such coefficients can be known.
 
-Limits are about the posterior mean, with the posterior covariance. Estimates are moved by it in directions in which the
-measured bias is above its noise, and by biases of few people if far above it: elsewhere a correction may as well harm.
+Limits are about the posterior mean, with the posterior covariance. Estimates are moved by it along themselves if the
+measured bias is above its noise, and elsewhere if far above it: otherwise a correction may as well harm.
 
 Constants were chosen on tables of 450 to 10,000 people and four to six features at epsilon 1 and 3, with outcomes that
-are lognormal, negative binomial, zero-inflated and normal, have lognormal errors, errors whose spread grows with one
-column, or levels of unequal shares. `benchmarks/ridge_limits.py` has others, some of which were seen meanwhile.
+are lognormal, gamma, negative binomial, zero-inflated and normal, have lognormal errors, errors whose spread grows with
+one column, or levels of unequal shares. `benchmarks/ridge_limits.py` has others, some of which were seen meanwhile.
 
 References
 ----------
@@ -44,7 +48,7 @@ from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.averaged_descent import Coordinates, Found
+from dpfast.solvers.averaged_descent import Coordinates, Found, inverse
 from dpfast.solvers.ridge import eigh
 
 # The share of people beyond the second clip, over that beyond the first.
@@ -62,18 +66,17 @@ _FARTHEST, _EXACT, _TINY = 1e6, 1e-16, 1e-300
 # side: a power of the same factor. All of what is extrapolated is uncertain.
 _BY_SHARE, _UNCERTAIN = 5.0, 1.0
 # Of no bias, the probability; its squares tried, over the largest; powers of the mean that the spread may grow like;
-# how the spread may grow along coefficients besides, and in other directions, with weights.
+# how the spread may grow along coefficients besides, and in other directions.
 _NONE, _SQUARES = 0.15, np.exp2([-6.0, -4.0, -2.0, 0.0])
-_ALONG, _APART, _OTHERS = np.array([0.0, 0.8, 1.6, 2.4]), 0.2, np.array([0.0, 0.2, 0.45, 2.5])
-_WEIGHTS = np.array([0.33, 0.33, 0.33, 0.01])
+_ALONG, _APART, _OTHERS = np.array([0.0, 0.8, 1.6, 2.4]), 0.2, np.array([0.15, 0.5])
 # The largest signal, over the level; part of coefficients that is lost; growth less 1; and multiple.
 _LARGEST_SIGNAL, _MOST_LOST, _MOST_GROWTH, _STEEPEST = 0.6, 0.6, 4.0, 2.0
 # Up to so many residual deviations in a mean row of few people, all of their bias is beyond a clip; how many more take
 # it down by a factor of e; and how unsure that part is, over it.
 _ALL_HIDDEN, _BY_E, _HIDDEN_UNSURE = 2.0, 2.0, 0.5
 # What is not measured is known so much worse than its size; and squares of measured biases over noise, by chance, and
-# if a bias of few people is sure enough to correct for.
-_UNSEEN, _CHANCE, _SURE = 1e3, 2.0, 6.0
+# if one of few people, or not along coefficients, is sure enough to correct for.
+_UNSEEN, _CHANCE, _SURE = 1e3, 1.0, 6.0
 
 
 class Tail(NamedTuple):
@@ -195,7 +198,9 @@ def corrected(
     size, constant, of_tail = len(found.theta), coordinates.constant, excess.tail
     factors = np.full(size, of_tail.factor ** (1.0 + _BY_SHARE * of_tail.share))
     factors[size - constant :] = of_tail.factor
-    solve = factors[:, None] * coordinates.ridged_inverse()
+    solve = factors[:, None] * inverse(coordinates.resolved())
+    # Estimates are moved as far as X'X is above its noise; limits allow for all of it.
+    reached = coordinates.ridged_inverse() @ coordinates.resolved() if excess.deviation else np.eye(size)
     largest, deviation = of_tail.mean**2 / size, excess.deviation or 0.0
     seen, noise = solve @ excess.total, (deviation * solve) @ (deviation * solve).T
     if excess.deviation is None:
@@ -209,22 +214,24 @@ def corrected(
         along = _ALONG * _LARGEST_SIGNAL * of_tail.growth
         if constant:
             if level_variance is not None:
-                other = level_variance + float(found.covariance[-1, -1])
-                bias[0] = (bias[0] * other + (level[outcome] - own[-1]) * variances[0]) / (other + variances[0])
+                # Residuals are clipped for that mean about as far out as for the excess.
+                other = of_tail.factor**2 * (level_variance + float(found.covariance[-1, -1]))
+                shown = of_tail.factor * (level[outcome] - own[-1])
+                bias[0] = (bias[0] * other + shown * variances[0]) / (other + variances[0])
                 variances[0] *= other / (other + variances[0])
             along = _along(own, found.covariance, float(level[outcome]), float(bias[0]), of_tail.growth)
-        prior = of_few, 1 + constant, largest, along, of_tail.growth
+        prior = of_few, 1 + constant, max(largest, constant * bias[0] ** 2), along, of_tail.growth
         mean, covariance = _posterior(bias - means[0], variances, *prior)
         mean += means[1]
         covariance = few.joint(outcome, basis, covariance, variances)
         covariance += (_UNCERTAIN * (1.0 - 1.0 / of_tail.factor)) ** 2 * np.outer(mean, mean)
         centers[:, outcome] += basis @ mean
-        kept = special.expit(measured - _CHANCE)
+        kept = special.expit(measured - np.where(np.arange(size) == constant, _CHANCE, _SURE))
         kept[:constant] = 1.0
         if np.any(means):
             usual, also = (_posterior(bias, variances, part, *prior[1:])[0] for part in (np.zeros_like(of_few), of_few))
             mean = usual + special.expit(measured - _SURE) * (also - usual)
-        theta[:, outcome] += basis @ (kept * mean)
+        theta[:, outcome] += reached @ basis @ (kept * mean)
         covariances.append(basis @ covariance @ basis.T)
     return Corrected(theta, centers, np.array(covariances))
 
@@ -289,7 +296,7 @@ def _posterior(
     # Of every combination, and first of no bias: the square, how much along, how much apart, and the weight.
     each = np.empty((4, len(_SQUARES), len(along), len(_OTHERS)))
     each[0], each[1] = (_SQUARES * largest)[:, None, None], along[:, None]
-    each[2], each[3] = np.square(growth * _OTHERS), (1.0 - _NONE) * _WEIGHTS / (len(_SQUARES) * len(along))
+    each[2], each[3] = np.square(growth * _OTHERS), (1.0 - _NONE) / each[0].size
     squares, along, others, weights = np.concatenate([[[0.0]] * 3 + [[_NONE]], each.reshape(4, -1)], axis=1)
     of_leading = np.column_stack([np.ones_like(along), along])[:, 2 - n_leading :]
     prior = np.einsum("m,mi,mj->mij", squares, of_leading, of_leading)
