@@ -178,7 +178,7 @@ class Kind(ABC):
 
     def _assumptions(self) -> Iterator[Key]:
         plan = self.ESTIMATOR.plan
-        known = Changes(left_out=(self.PEOPLE, "max_rows"))
+        known = Changes(left_out=(self.PEOPLE, "max_rows", "panel"))
         yield Key("people", INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
         for key in keys_of(plan, hints_of(plan), plan.__doc__ or "", known):
             yield replace(key, default=LEFT_OUT, example=None)

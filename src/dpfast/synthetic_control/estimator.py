@@ -421,6 +421,7 @@ class SyntheticControl(TargetReports):
         n_periods: int,
         *,
         target: float = 0.1,
+        panel: Any = None,
         spread: float = SPREAD,
         variation: float = VARIATION,
         decay: float = DECAY,
@@ -436,16 +437,19 @@ class SyntheticControl(TargetReports):
             Periods before the intervention, and in all.
         target : float, default 0.1
             Error wanted, relative to the root mean square of the signal.
+        panel : array or table of shape (n_units, n_periods), optional
+            Public outcomes of the same kind: of another country, an earlier decade, a pilot. Some times as many units
+            as periods tell most. The plan is for donors like these. Without a panel it is for made-up donors, which the
+            next three describe.
         spread : float, default 0.25
             Assumed mean square of the mapped outcomes (in [-1, 1]) about a public `center` or the middle of the range.
-            Donors and target are assumed to vary along one common path; if they vary along more paths, more donors are
-            needed.
         variation : float, default 0.3
             Assumed size of donors' differences from their mean path, as a fraction of their size: the part of the
             outcomes that remains if the mean path is the centre.
-        decay : float, default 2.0
-            Assumed power by which the squares of these differences fall over directions: 2 as of random walks, inf if
-            donors differ in size only.
+        decay : float, default 4.0
+            Assumed power by which the squares of these differences fall over directions, but for a twentieth that is
+            noise: 2 as of random walks, 4 if few common paths make up most. inf if donors differ in size only, without
+            noise.
         **parameters
             The estimator's own: epsilon, delta, bound, ...
 
@@ -473,6 +477,8 @@ class SyntheticControl(TargetReports):
             {"n": n}, {"target": target, "spread": spread, "variation": variation}, parameters
         )
         decay = check.positive_or_inf("decay", decay)
+        public = _Public(len(estimator._predictors) + n_pre, np.arange(n_periods), None, n, len(estimator._predictors))
+        alike = None if panel is None else estimator._alike(panel, n_pre, n_periods)
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, SIGNAL)
         if estimator.mechanism == "cross_section":
@@ -481,19 +487,29 @@ class SyntheticControl(TargetReports):
             is_public = privacy.adjacency == "replace_one"
 
             def steps(count: int) -> DonorSteps:
-                n_predictors = len(estimator._predictors)
-                n = count if is_public else None
-                public = _Public(n_predictors + n_pre, np.arange(n_periods), None, n, n_predictors)
-                return estimator._steps(privacy, public)
+                return estimator._steps(privacy, public._replace(n_donors=count if is_public else None))
 
-            plan = planned_with_moments(steps, n, target, spread, variation, decay)
+            alike = steps(n).guessed(spread, variation, decay) if alike is None else alike
+            plan = planned_with_moments(steps, n, target, alike)
         else:
+            if alike is not None:
+                offset, half_width = estimator._range()
+                spread = float(np.mean(np.clip((alike - offset) / half_width, -1.0, 1.0) ** 2))
             own = np.full(n_pre, math.sqrt(spread))
             plan = planned_with_weights(
                 partial(estimator._algorithm, privacy, n_post=n_post, target=own), n, target, spread
             )
         estimator._warn_of_noise(plan.expected_error, f"{n} donors", privacy)
         return plan
+
+    def _alike(self, panel: Any, n_pre: int, n_periods: int) -> FloatArray:
+        """Read a public panel to plan with, in units of the outcomes."""
+        values = io.open_panel(io.read_now(panel), n_pre, "panel", predictors=self._predictors.names).values
+        if isinstance(values, io.Partitions):
+            raise TypeError("panel must be an array or a table, not in parts: it is public")
+        if values.shape[1] != len(self._predictors) + n_periods:
+            raise ValueError(f"panel must have the plan's {n_periods} periods, and the predictors if there are any")
+        return self._mapping(values, clips=True)
 
     @property
     def _is_gaussian(self) -> bool:
@@ -713,7 +729,7 @@ class SyntheticControl(TargetReports):
         """Return the error to expect: none where the number of donors is private."""
         if public.n_donors is None:
             return None
-        error = steps.planned(public.n_donors, SPREAD, VARIATION, DECAY)[1]
+        error = steps.planned(public.n_donors, steps.guessed(SPREAD, VARIATION, DECAY))[1]
         return Expected(error, public.n_donors, "donors")
 
     def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:

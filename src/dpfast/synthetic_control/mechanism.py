@@ -201,14 +201,15 @@ class DonorRows:
     def features(self, pre: FloatArray) -> FloatArray:
         """Return the features of series before the intervention, in input units, each from its series alone."""
         about = (pre - self.offset) / self.half_width - self.path[: self.n_pre]
-        return self._coordinates(about)
+        return self.coordinates(about)
 
     def predicted(self, about: FloatArray) -> FloatArray:
         """Return predictions about the path in input units, and in the declared range."""
         mapped = np.clip(self.path[self.n_pre :] + about, self.least, 1.0)
         return np.asarray(self.offset + self.half_width * mapped)
 
-    def _coordinates(self, pre: FloatArray) -> FloatArray:
+    def coordinates(self, pre: FloatArray) -> FloatArray:
+        """Return the features of series before the intervention that are about the path."""
         if self.basis is None:
             return pre
         features = RowMap(basis=self.basis)(pre.reshape(-1, self.n_pre))
@@ -261,7 +262,7 @@ class DonorRows:
         if self.center is None or not self.restored:
             return xx, xy
         x_sum, y_sum = blocks["x"][..., :, None] / rate, blocks["y"][..., None, :] / rate
-        pre, post = self._coordinates(self.center[: self.n_pre])[:, None], self.center[None, self.n_pre :]
+        pre, post = self.coordinates(self.center[: self.n_pre])[:, None], self.center[None, self.n_pre :]
         count = np.asarray(n)[..., None, None]
         xx = xx + pre * np.swapaxes(x_sum, -1, -2) + x_sum * pre.T + count * (pre * pre.T)
         return xx, xy + x_sum * post + pre * y_sum + count * (pre * post)
