@@ -956,6 +956,24 @@ def test_intervals_widen_where_factors_hide_in_the_noise(n, row_bound, least):
     assert np.mean(hits) >= least
 
 
+@pytest.mark.parametrize("seed", [4, 7])
+def test_intervals_cover_where_a_second_factor_is_just_below_the_noise(seed, quiet):
+    rng = np.random.default_rng(seed)
+    factors = np.cumsum(rng.normal(size=(3, 12)), axis=1) / math.sqrt(6.0)
+    level = 1.5 + np.cumsum(rng.normal(size=12)) / math.sqrt(6.0)
+    panels = level + 0.4 * rng.normal(size=(300, 3)) @ factors + 0.1 * rng.normal(size=(300, 12))
+    donors, targets, inside = panels[:200], panels[200:, :8], []
+    for fit in range(12):
+        fitted = SyntheticControl(1.0, 1e-6, bound=float(np.abs(panels).max()), random_state=fit).fit(donors, 8)
+        rows, penalty = fitted._released.rows, fitted.ridge_ / 2.0 * np.eye(8)
+        sums = sum_donors(donors, rows, 1)
+        clear = rows.predicted(rows.features(targets) @ linalg.solve(sums.xx + penalty, sums.xy))
+        low, high = fitted.interval(targets, level=0.9)
+        inside.append(np.mean((low <= clear) & (clear <= high)))
+    # Seeds are fixed: .83 to .86 with less of what lies outside counted as hidden.
+    assert np.mean(inside) > 0.88
+
+
 def test_intervals_cover_about_right():
     """The slow test's first case, short."""
     hits = []
