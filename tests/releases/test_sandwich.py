@@ -120,6 +120,56 @@ def test_the_sums_are_those_of_the_losses_derivatives(name):
     np.testing.assert_allclose(total, rows.T @ scores, rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize("theta", [(0.0, 0.0, 0.0), (1.0, -2.0, 4.0), (2.0, 0.0, -8.0), (30.0, 10.0, 9.0)], ids=str)
+@pytest.mark.parametrize("constant", [0.125, 0.0])
+def test_the_noise_of_counts_is_for_the_largest_rate_there_may_be(theta, constant):
+    """Of rows as long as they may be, the one of largest curvature is as long as the clip, and not beyond it."""
+    table_loss = TableLoss(PoissonLoss(8.0), 0.5, 8.0, constant)
+    theta = np.array(theta if constant else theta[:2])
+    length = float(np.linalg.norm(theta[:2]))
+    along = theta[:2] / length if length > 0.0 else np.array([1.0, 0.0])
+    angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
+    rows = 0.5 * np.vstack([[along], np.column_stack([np.cos(angles), np.sin(angles)])])
+    weighed, *_ = Weighed(table_loss, theta, "curvatures")(rows, np.ones((len(rows), 1)), None)
+    longest = np.linalg.norm(weighed, axis=1).max()
+    one = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
+    _, radius = one.moments(one.privacy, theta, "curvatures")
+    assert longest <= radius * (1.0 + 1e-12)
+    assert radius <= longest * (1.0 + 1e-3)
+
+
+def test_rates_near_0_leave_rows_a_clip():
+    """However small rates at the coefficients are: a thousandth of the loss's, so that rows can be rounded."""
+    table_loss = TableLoss(PoissonLoss(8.0), 0.5, 8.0, 0.125)
+    one = Sandwich(Privacy(1.0, 1e-6), table_loss, 3)
+    for last in (-200.0, -1e5, -1e100):
+        _, radius = one.moments(one.privacy, np.array([0.0, 0.0, last]), "curvatures")
+        assert radius == pytest.approx(2.0**-10 * math.sqrt(6.0) * one.length)
+
+
+@pytest.mark.parametrize("start", [0.0, 40.0, -1e6, 1e9])
+@pytest.mark.parametrize("size_of_sums", [0.0, 1.0, -1.0, 1e6, 1e12])
+@pytest.mark.parametrize("constant", [0.125, 0.0])
+def test_no_sums_make_steps_of_counts_fail(start, size_of_sums, constant):
+    """Whatever is released: every step is asked for, the coefficients are finite, and so are the errors."""
+    table_loss = TableLoss(PoissonLoss(8.0), 0.5, 8.0, constant)
+    one, rng, asked = Sandwich(Privacy(1.0, 1e-6), table_loss, 3), np.random.default_rng(0), []
+
+    def answer(query):
+        asked.append(query)
+        matrix, vector = rng.normal(size=(3, 3)), rng.normal(size=3)
+        scales = query.mechanism.scales
+        sums = {"xx": size_of_sums * scales["xx"] * (matrix + matrix.T)}
+        if "x" in scales:
+            sums["x"] = size_of_sums * scales["x"] * vector
+        return SimpleNamespace(values=sums, scales=scales)
+
+    found = answered(one.stages(np.array([0.0, start, -start])), answer)()
+    assert len(asked) == 2 * len(sandwich._SHARES)
+    assert np.isfinite(found.theta).all()
+    assert np.isfinite(found.covariance).all()
+
+
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_all_sums_together_use_the_budget_up(delta, adjacency):

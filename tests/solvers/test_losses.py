@@ -120,6 +120,15 @@ def test_bounds_hold_and_are_reached(loss):
     assert max(curvatures) <= loss.second_derivative_bound() <= max(curvatures) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("most", [-40.0, -1.0, 0.5, 1.7, 2.0, 3.0, 800.0])
+def test_the_curvature_of_counts_is_bounded_for_small_predictions(most):
+    loss = PoissonLoss(8.0)
+    largest = loss.second_derivative(
+        np.append(np.linspace(most - 5.0, most, 60_001), min(most, loss._start)), 1.0
+    ).max()
+    assert largest <= loss.second_derivative_bound(most) <= largest * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_curvature_fades_where_it_is_said(loss):
     """Privacy takes it to vanish where the slope is steepest."""

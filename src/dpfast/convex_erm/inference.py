@@ -31,6 +31,8 @@ CONSTANT = 0.25
 LEVEL = 0.95
 #: What tables say of coefficients without errors.
 UNKNOWN = "NaN: noise in the sum of curvatures hides the directions of these features, so their errors are not known"
+#: What tables of counts add to it.
+NOT_CLOSE = "; or counts are no more than noise, or steps still long at the last one, so nothing is known of them"
 
 PENALISED = (
     "as the penalty, the bounds and the constraint leave them, without errors: inference=True undoes these, and "
@@ -168,8 +170,8 @@ class ErrorReports(LinearEstimator):
             released coefficients. With it `estimate_`, in which ridge, penalty, constraint and shrinkage are undone;
             ``std_error``, from sampling and from noise; ``low`` and ``high``; ``p_value``, two-sided, for a coefficient
             of 0. Of a logistic loss ``odds_ratio``, of counts ``rate_ratio``, the exponential function of the estimate,
-            with limits of its own in ``_low`` and ``_high``. All of them are NaN where noise hides the feature:
-            ``attrs["note"]`` says so.
+            with limits of its own in ``_low`` and ``_high``. All of them are NaN where noise hides the feature or,
+            of counts, steps towards the minimum did not converge: ``attrs["note"]`` says so.
 
         Raises
         ------
@@ -191,7 +193,8 @@ class ErrorReports(LinearEstimator):
         if not self.inference:
             return super()._estimates(names)
         table = self._errors_table(level)
-        note = UNKNOWN if np.isnan(self.estimate_).any() else None
+        unknown = UNKNOWN + (NOT_CLOSE if self._ratio == "rate_ratio" else "")
+        note = unknown if np.isnan(self.estimate_).any() else None
         header = self._header(level=level, target="population", note=note)
         return self._tabulated({name: column[None] for name, column in table.items()}, header, names)
 

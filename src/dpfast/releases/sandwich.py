@@ -8,11 +8,18 @@ describes their use).
 A row that has a weight, a share v of at most 1, has v times the score and the curvature.
 
 *Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
-clipped to public lengths, sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
-L ||theta||. They are rounded as rows of any second moments are: whatever the loss is, nobody's is longer. Their exact
-sums are calibrated as moments of such rows (privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2)
-||z||^2 at most, as inner products of two such matrices are not negative; one who comes or goes by ||z||^2. theta is
-fixed before the data are read again, and noise is drawn afresh, so the releases compose adaptively.
+clipped to the lengths sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
+L ||theta||. Of counts c is the largest rate of any row within the bounds at theta, as rates grow with predictions, or a
+public part of the loss's bound, if that is more. Rows are rounded as those of any second moments are: whatever the loss
+is, and however small c is, nobody's is longer. Their exact sums are calibrated as moments of such rows
+(privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2) ||z||^2 at most, as inner products of two
+such matrices are not negative; one who comes or goes by ||z||^2.
+
+So the sensitivity depends on theta, and hence on earlier releases, but on nothing else of the data. Fix these releases:
+theta, c, l, the clip and the scale of the noise are then numbers, the same for any two neighbours. For each such value
+the next sum is a Gaussian release with the mu of its part, or a pure one with its epsilon. Its noise is drawn afresh.
+That is what adaptive composition asks: the parts, fixed before anything is read, add up. The steps between are
+post-processing, and no value of theta makes a release fail: that would reveal more than was paid for.
 """
 
 from __future__ import annotations
@@ -32,8 +39,8 @@ from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.minimisers import TableLoss
 from dpfast.releases.moments import JointMoments
 from dpfast.releases.staged_fit import held
-from dpfast.solvers import GeneralisedLinearLoss
-from dpfast.solvers.sandwich import Errors, Sums, errors, newton_step
+from dpfast.solvers import GeneralisedLinearLoss, PoissonLoss
+from dpfast.solvers.sandwich import Errors, Rates, Sums, errors, newton_step
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 
@@ -45,6 +52,8 @@ _SHARES = ((0.01, 0.03), (0.01, 0.04), (0.03, 0.1), (0.41, 0.37))
 _SQUARES = 0.02
 #: Predictions of up to this many times 1 and the bound on outcomes.
 _REACH = 2.0**20
+#: Bound on curvatures at released coefficients, at least, over the loss's: rows to sum are of no size near 0.
+_LEAST = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -87,17 +96,29 @@ class Sandwich:
                 scored.values["x"],
                 curved.scales["xx"] * math.sqrt(0.5),
                 scored.scales["x"],
+                self._rates if isinstance(self.table_loss.loss, PoissonLoss) else None,
             )
             if number + 1 < len(_SHARES):
                 theta = newton_step(theta, sums)
         return lambda: errors(theta, sums)
+
+    @property
+    def _rates(self) -> Rates:
+        return Rates(self.table_loss.constant, self.length)
+
+    def _curvature(self, theta: FloatArray) -> float:
+        """Bound the curvature of rows at these coefficients: of counts by the largest rate that there may be."""
+        loss, bound = self.table_loss.loss, self.table_loss.loss.second_derivative_bound()
+        if not isinstance(loss, PoissonLoss):
+            return bound
+        return max(loss.second_derivative_bound(self._rates.most(theta)), _LEAST * bound)
 
     def moments(self, part: Privacy, theta: FloatArray, kind: Kind) -> tuple[JointMoments, float]:
         """Return the noise of a sum at some coefficients, and the clip of its rows."""
         loss = self.table_loss.loss
         reach = self.length * float(np.linalg.norm(theta))
         if kind == "curvatures":
-            radius, weights = math.sqrt(loss.second_derivative_bound()) * self.length, {"xx": 1.0}
+            radius, weights = math.sqrt(self._curvature(theta)) * self.length, {"xx": 1.0}
         else:
             radius = loss.derivative_bound(reach, self.table_loss.bound_y) * self.length
             weights = {"xx": _SQUARES / radius**2, "x": 1.0}

@@ -514,9 +514,9 @@ class PoissonLoss(GeneralisedLinearLoss):
         least, most = self.mean([-reach, reach])
         return float(max(most, outcome_bound - least * (1.0 - 2.0**-48))) * ROUND_UP_ONE
 
-    def second_derivative_bound(self) -> float:
-        """Upper bound on the second derivative."""
-        return (self.largest - self._left) * ROUND_UP_ONE
+    def second_derivative_bound(self, most: float = math.inf) -> float:
+        """Upper bound on the second derivative, of predictions up to `most`: it grows up to the smoothing."""
+        return float(np.exp(min(most, self._start))) * ROUND_UP_ONE
 
     def mean(self, z: ArrayLike) -> FloatArray:
         """Return the rate that a prediction stands for."""

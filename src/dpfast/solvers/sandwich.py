@@ -11,6 +11,15 @@ makes the inverse larger on average, so standard errors are overestimated. Direc
 identified. The mean squared error there may be as large as that of the coefficients themselves. A coefficient with more
 than a small part in them is not identified either.
 
+*Counts.* A shift of all predictions by t multiplies rates, and so curvatures, by exp(t). The score at the shifted
+coefficients then follows from the same sums: with the constant feature k it is g - (exp(t) - 1) H_k/k, H_k the
+constant's column of H. So the shift after which rates sum to counts is log(1 + k g_k/H_kk), however far that is. A
+Newton step would lower the logarithms of too large rates by 1 at most, and raise those of small ones too far. Newton's
+step d follows at the shifted coefficients. Noise in H is multiplied by exp(t) d + (exp(t) - 1)/k of the constant. The
+error of d is of second order in the change of predictions. So a step is cut where it would change that of any row by
+more than `_FAR`. If the last one was, or the released sum of counts is not distinct from its noise, steps have not
+converged, and nothing is known.
+
 References
 ----------
 Huber, P. (1967). The behavior of maximum likelihood estimates under nonstandard conditions. Fifth Berkeley Symposium.
@@ -33,7 +42,25 @@ from dpfast.solvers.ridge import eigh
 _STANDS_OUT = 2.25
 # A coefficient is identified if its unit vector has no more than this, squared, in unidentified directions.
 _UNSEEN = 0.05
+# Change of predictions of counts in a step, at most, for the longest row, and by a shift of all of them.
+_FAR, _FARTHEST_SHIFT = 2.0, 3.0
+# Deviations of the noise that the sum of counts is above, if anything is known.
+_DISTINCT = 2.0
 _TINY = 1e-280
+
+
+class Rates(NamedTuple):
+    """Public numbers of rows with a loss of counts."""
+
+    #: The constant feature, 0 for none, and the length of the longest row with it.
+    constant: float
+    length: float
+
+    def most(self, theta: FloatArray) -> float:
+        """Return the largest prediction that any row can have."""
+        features = theta[:-1] if self.constant > 0.0 else theta
+        rest = math.sqrt(max(self.length**2 - self.constant**2, 0.0)) * float(np.linalg.norm(features))
+        return rest + self.constant * float(theta[-1])
 
 
 class Sums(NamedTuple):
@@ -46,6 +73,8 @@ class Sums(NamedTuple):
     #: Off the diagonal of the first, and in the last.
     noise_of_curvature: float
     noise_of_score: float
+    #: Of counts alone.
+    rates: Rates | None = None
 
 
 class Errors(NamedTuple):
@@ -58,26 +87,64 @@ class Errors(NamedTuple):
     curvature_of_last: FloatArray
 
 
+class _Step(NamedTuple):
+    """A step, the sums that it is computed from, with the curvatures' spectrum, and whether it ends where it should."""
+
+    moved: FloatArray
+    #: What noise in the sum of curvatures is multiplied by.
+    blurred: FloatArray
+    sums: Sums
+    values: FloatArray
+    vectors: FloatArray
+    is_close: bool
+
+
 def newton_step(theta: FloatArray, sums: Sums) -> FloatArray:
     """Return the end of a Newton step; directions below the noise are given the noise's curvature."""
-    values, vectors = eigh(sums.curvature)
-    return np.asarray(theta + (vectors / np.maximum(values, _least(sums))) @ (vectors.T @ sums.score))
+    return np.asarray(theta + _step(sums).moved)
 
 
 def errors(theta: FloatArray, sums: Sums) -> Errors:
     """Return the result of the last step."""
-    values, vectors = eigh(sums.curvature)
+    moved, blurred, sums, values, vectors, is_close = _step(sums)
     seen = values > _least(sums)
-    found = newton_step(theta, sums)
-    moved = found - theta
+    found = theta + moved
     inverse = (vectors / np.maximum(values, _least(sums))) @ vectors.T
     spread, turned = eigh(sums.squares)
     meat = (turned * np.maximum(spread, 0.0)) @ turned.T + sums.noise_of_score**2 * np.eye(len(theta))
-    meat += sums.noise_of_curvature**2 * (float(moved @ moved) * np.eye(len(theta)) + np.outer(moved, moved))
+    meat += sums.noise_of_curvature**2 * (float(blurred @ blurred) * np.eye(len(theta)) + np.outer(blurred, blurred))
     hidden = vectors[:, ~seen] @ vectors[:, ~seen].T
     last = np.array([sums.curvature[-1, -1], math.sqrt(2.0) * sums.noise_of_curvature])
     covariance = inverse @ meat @ inverse + float(np.mean(found**2)) * hidden
-    return Errors(found, 0.5 * (covariance + covariance.T), np.diag(hidden) <= _UNSEEN, last)
+    known = (np.diag(hidden) <= _UNSEEN) & is_close
+    return Errors(found, 0.5 * (covariance + covariance.T), known, last)
+
+
+def _step(sums: Sums) -> _Step:
+    rates, shift, blurred, is_close = sums.rates, 0.0, 0.0, True
+    if rates is not None and rates.constant > 0.0:
+        shift, blurred, sums, is_close = _shifted(sums, rates.constant)
+    values, vectors = eigh(sums.curvature)
+    moved = (vectors / np.maximum(values, _least(sums))) @ (vectors.T @ sums.score)
+    if rates is not None:
+        far = max(rates.most(moved), rates.most(-moved))
+        is_close &= far <= _FAR
+        moved = moved * min(1.0, _FAR / max(far, _TINY))
+    last = np.eye(len(moved))[-1]
+    return _Step(moved + shift * last, moved + blurred * last, sums, values, vectors, is_close)
+
+
+def _shifted(sums: Sums, constant: float) -> tuple[float, float, Sums, bool]:
+    """Return the shift of the last coefficient, its part in `blurred`, the sums there, and if counts are not noise."""
+    last = max(float(sums.curvature[-1, -1]), _least(sums))
+    ratio, noise = 1.0 + constant * float(sums.score[-1]) / last, constant * sums.noise_of_score / last
+    factor = min(max(ratio, noise, math.exp(-_FARTHEST_SHIFT)), math.exp(_FARTHEST_SHIFT))
+    shifted = sums._replace(
+        curvature=factor * sums.curvature,
+        score=sums.score - (factor - 1.0) / constant * sums.curvature[-1],
+        noise_of_curvature=factor * sums.noise_of_curvature,
+    )
+    return math.log(factor) / constant, (1.0 - 1.0 / factor) / constant, shifted, ratio > _DISTINCT * noise
 
 
 def _least(sums: Sums) -> float:
