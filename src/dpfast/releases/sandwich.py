@@ -9,17 +9,17 @@ A row that has a weight, a share v of at most 1, has v times the score and the c
 
 *Privacy.* sqrt(w) x and s x are functions of that person's row and outcome, of theta and of public numbers. They are
 clipped to the lengths sqrt(c) L and l L, with c and l the loss's bounds on its derivatives for predictions of up to
-L ||theta||. Of counts c is the largest rate of any row within the bounds at theta, as rates grow with predictions, or a
-public part of the loss's bound, if that is more. Rows are rounded as those of any second moments are: whatever the loss
-is, and however small c is, nobody's is longer. Their exact sums are calibrated as moments of such rows
-(privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2) ||z||^2 at most, as inner products of two
-such matrices are not negative; one who comes or goes by ||z||^2.
+L ||theta||. Of counts c is half of the largest rate of any row within the bounds at theta, as rates grow with
+predictions, or a public part of the loss's bound, if that is more. Rows are rounded as those of any second moments are:
+whatever the loss is, and however small c is, nobody's is longer. Their exact sums are calibrated as moments of such
+rows (privacy/moment_scales.py). A replaced person moves a sum of z z' by sqrt(2) ||z||^2 at most, as inner products of
+two such matrices are not negative; one who comes or goes by ||z||^2.
 
 So the sensitivity depends on theta, and hence on earlier releases, but on nothing else of the data. Fix these releases:
 theta, c, l, the clip and the scale of the noise are then numbers, the same for any two neighbours. For each such value
 the next sum is a Gaussian release with the mu of its part, or a pure one with its epsilon. Its noise is drawn afresh.
-That is what adaptive composition asks: the parts, fixed before anything is read, add up. The steps between are
-post-processing, and no value of theta makes a release fail: that would reveal more than was paid for.
+That is what adaptive composition needs: the parts, fixed before anything is read, add up. The steps between are
+post-processing. No value of theta makes a release fail: a failure would reveal what was drawn.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _SHARES = ((0.01, 0.03), (0.01, 0.04), (0.03, 0.1), (0.41, 0.37))
 _SQUARES = 0.02
 #: Predictions of up to this many times 1 and the bound on outcomes.
 _REACH = 2.0**20
-#: Bound on curvatures at released coefficients, at least, over the loss's: rows to sum are of no size near 0.
+#: Clip of curvatures of counts over the largest that any row can have at released coefficients: most are far below. The
+#: sum H of clipped ones is between half of the whole and the whole. So no step goes further than twice the distance.
+_ROOM = 0.5
+#: The same clip, at least, over the loss's bound: rows to sum are of no size near 0.
 _LEAST = 2.0**-20
 
 
@@ -107,11 +110,11 @@ class Sandwich:
         return Rates(self.table_loss.constant, self.length)
 
     def _curvature(self, theta: FloatArray) -> float:
-        """Bound the curvature of rows at these coefficients: of counts by the largest rate that there may be."""
+        """Return the curvature to clip to at these coefficients: of counts half of the largest rate there may be."""
         loss, bound = self.table_loss.loss, self.table_loss.loss.second_derivative_bound()
         if not isinstance(loss, PoissonLoss):
             return bound
-        return max(loss.second_derivative_bound(self._rates.most(theta)), _LEAST * bound)
+        return max(_ROOM * loss.second_derivative_bound(self._rates.most(theta)), _LEAST * bound)
 
     def moments(self, part: Privacy, theta: FloatArray, kind: Kind) -> tuple[JointMoments, float]:
         """Return the noise of a sum at some coefficients, and the clip of its rows."""
