@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtri
@@ -57,6 +58,22 @@ def damped_solve(
     if n_components is not None:
         inverse[..., : values.shape[-1] - n_components] = 0.0
     return np.asarray(vectors @ (inverse[..., None] * (np.swapaxes(vectors, -1, -2) @ right)))
+
+
+def coefficients_of_solution(theta: FloatArray, basis: FloatArray | None, n_post: int) -> dict[str, Any]:
+    """Part coefficients on features into those of later and of earlier periods, on the periods themselves."""
+    post, back = np.split(theta, [n_post], axis=1)
+    if basis is not None:
+        post, back = basis @ post, basis @ back @ basis.T
+    return {"coef_": post.T.copy(), "pre_coef_": back.T.copy()}
+
+
+def coefficients_of_moments(
+    xx: FloatArray, xy: FloatArray, basis: FloatArray | None, ridge: float, floor: float, keep: int | None
+) -> dict[str, Any]:
+    """Solve for a panel's coefficients at half the ridge; eigenvalues below the floor are raised to it."""
+    theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
+    return coefficients_of_solution(theta, basis, xy.shape[1])
 
 
 def components_beyond(xx: FloatArray, threshold: float) -> int:

@@ -20,7 +20,14 @@ from dpfast._threads import single_threaded_blas
 from dpfast.io import target_rows
 from dpfast.ledger import Release
 from dpfast.releases.moments import unpacked
-from dpfast.solvers.damped import DenoisedMoments, damped_solve, hidden_reach, noise_edge
+from dpfast.solvers.damped import (
+    DenoisedMoments,
+    coefficients_of_moments,
+    coefficients_of_solution,
+    damped_solve,
+    hidden_reach,
+    noise_edge,
+)
 from dpfast.solvers.inference import NoisyRatio
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, PredictorMap
@@ -33,22 +40,6 @@ _SIMULATIONS = 500
 _CERTAIN = 2.5
 # Entries of X'X that are simulated at a time.
 _BATCH_ENTRIES = 1 << 19
-
-
-def coefficients(theta: FloatArray, basis: FloatArray | None, n_post: int) -> dict[str, Any]:
-    """Part coefficients on features into those of later and of earlier periods, on the periods themselves."""
-    post, back = np.split(theta, [n_post], axis=1)
-    if basis is not None:
-        post, back = basis @ post, basis @ back @ basis.T
-    return {"coef_": post.T.copy(), "pre_coef_": back.T.copy()}
-
-
-def coefficients_of_moments(
-    xx: FloatArray, xy: FloatArray, basis: FloatArray | None, ridge: float, floor: float, keep: int | None
-) -> dict[str, Any]:
-    """Solve for the coefficients of the paper's estimate; eigenvalues below the floor are raised to it."""
-    theta = damped_solve(xx, np.concatenate([xy, xx], axis=1), ridge / 2.0, floor, keep)
-    return coefficients(theta, basis, xy.shape[1])
 
 
 def predictions(
@@ -264,7 +255,7 @@ def textbook(
     if not np.any(np.isnan(donors)):
         pre = pre if basis is None else pre @ basis
         theta = ridge_from_rows(pre, np.concatenate([post, pre], axis=1), ridge / 2.0, keep)
-        return center, coefficients(theta, basis, post.shape[1])
+        return center, coefficients_of_solution(theta, basis, post.shape[1])
     rows = DonorRows(0.0, 1.0, n_pre, post.shape[1], observation_rate=observation_rate)
     pre, post = np.nan_to_num(pre, nan=0.0), np.nan_to_num(post, nan=0.0)
     xx, xy = rows.about_path({"xx": pre.T @ pre, "xy": pre.T @ post}, len(donors))

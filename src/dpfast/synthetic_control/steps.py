@@ -48,12 +48,11 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.size_counts import NoisySizes
-from dpfast.solvers.damped import DenoisedMoments, components_beyond
+from dpfast.solvers.damped import DenoisedMoments, coefficients_of_moments, components_beyond
 from dpfast.statistics import gram, rounded_bound
 from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
-from dpfast.synthetic_control.predictions import coefficients_of_moments
 
 #: Number of donors, where it is private: its share of mu squared, and where delta is 0 of epsilon.
 _COUNT = (0.01, 0.05)
