@@ -136,7 +136,7 @@ class ResidualStep:
         if not reach <= _LARGEST_NORM:
             raise _overflow_error() if np.isfinite(theta).all() else _theta_error()
         moved = object.__new__(ResidualStep)
-        moved.__dict__.update({"_maps": self._maps} | vars(self) | {"theta": theta, "beyond": beyond})
+        moved.__dict__.update(vars(self), _maps=self._maps, theta=theta, beyond=beyond)
         return moved
 
     @cached_property
@@ -545,12 +545,20 @@ def _add_ranges(
     most = n_rows * products // _PRODUCTS_PER_THREAD
     is_small = most <= 1 and type(n_threads) is int and n_threads > 0  # told without a call
     n_workers = 1 if is_small else threads_for(most, n_threads)
-    while len(parts) < n_workers:
-        parts.append(new_part())
-    if n_workers > 1:
-        longest = min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers)))
-    ranges = RowRanges(n_rows, longest)
+    if n_workers == 1 and 0 < n_rows <= longest:
+        statuses = [add(parts[0], 0, n_rows)]
+    else:
+        while len(parts) < n_workers:
+            parts.append(new_part())
+        if n_workers > 1:
+            longest = min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers)))
+        statuses = _in_threads(parts[:n_workers], RowRanges(n_rows, longest), add)
+    for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
+        if status in statuses:
+            raise check.not_finite(name)
 
+
+def _in_threads(parts: list[_Part], ranges: RowRanges, add: Callable[[_Part, int, int], int]) -> list[int]:
     def add_ranges(part: _Part) -> int:
         for start, stop in ranges:
             status = add(part, start, stop)
@@ -559,13 +567,7 @@ def _add_ranges(
                 return status
         return residual_step.ADDED
 
-    if n_workers == 1 and 0 < n_rows <= longest:
-        statuses = [add(parts[0], 0, n_rows)]
-    else:
-        statuses = run_in_threads([partial(add_ranges, part) for part in parts[:n_workers]], ranges.stop)
-    for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
-        if status in statuses:
-            raise check.not_finite(name)
+    return run_in_threads([partial(add_ranges, part) for part in parts], ranges.stop)
 
 
 def _add_rows(x: Rows, y: Rows, tables: StepTables | None, part: _Part, start: int, stop: int) -> int:
