@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -19,6 +18,8 @@ from dpfast._html import Fact, card, caution, facts, grid, shortened
 from dpfast.privacy.guarantee import UNITS, Calibration, Privacy, Unit
 from dpfast.privacy.subsampling import sample_sizes
 
+_UNITS, _CALIBRATIONS = get_args(Unit), get_args(Calibration)
+
 
 def now() -> str:
     """Return the time as records state it: ISO 8601, UTC, to the second."""
@@ -27,37 +28,50 @@ def now() -> str:
 
 def unit_value(value: object) -> Unit:
     """Return "row" or "person"."""
-    unit: Unit = check.choice("unit", value, get_args(Unit))  # type: ignore[assignment]
+    unit: Unit = check.choice("unit", value, _UNITS)  # type: ignore[assignment]
     return unit
 
 
-def _each(accepted: Callable[[str, Any], Any], _: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: accepted(key, value) for key, value in mapping.items()}
-
-
-def _sizes(_: str, value: Any) -> tuple[int, int]:
-    return sample_sizes(*value)
-
-
-_positive_or_none = partial(check.optional, check.positive)
-#: What checks the fields of a release that are read from a record, beside privacy and values.
-_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("name", "mechanism", "time"), check.text),
-    **dict.fromkeys(("guaranteed", "reproducible"), check.boolean),
-    "calibration": partial(check.choice, accepted=get_args(Calibration)),
-    "unit": lambda _, value: unit_value(value),
-    **dict.fromkeys(("mu", "log_range"), _positive_or_none),
-    "sample": partial(check.optional, _sizes),
-    "part": partial(check.optional, check.text),
-    "scales": partial(_each, check.nonnegative),
-    "grid": partial(_each, check.positive),
-    "shapes": partial(_each, lambda _, value: tuple(value)),
+#: What checks the fields of a release that are read from a record, beside privacy, values and their shapes: those that
+#: every one has, of a type or among some words without a call, those that may be None, and the numbers of mappings.
+_FIELDS: Mapping[str, tuple[type, Callable[[str, Any], Any]]] = {
+    "name": (str, check.text),
+    "mechanism": (str, check.text),
+    "guaranteed": (bool, check.boolean),
+    "reproducible": (bool, check.boolean),
+    "time": (str, check.text),
 }
+_WORDS: Mapping[str, tuple[str, ...]] = {"calibration": _CALIBRATIONS, "unit": _UNITS}
+_OPTIONAL: Mapping[str, Callable[[str, Any], Any]] = {
+    "mu": check.positive,
+    "sample": lambda _, value: sample_sizes(*value),
+    "part": check.text,
+    "log_range": check.positive,
+}
+_MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {"scales": check.nonnegative, "grid": check.positive}
 
 
 def checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the fields of a release, each checked."""
-    return {name: accepted(name, field(name)) for name, accepted in _CHECKS.items()}
+    """Return the fields of a release, each checked; most are told without a call."""
+    fields: dict[str, Any] = {}
+    for name, (kind, accepted) in _FIELDS.items():
+        value = field(name)
+        fields[name] = value if type(value) is kind else accepted(name, value)
+    for name, words in _WORDS.items():
+        value = field(name)
+        fields[name] = value if type(value) is str and value in words else check.choice(name, value, words)
+    for name, accepted in _OPTIONAL.items():
+        value = field(name)
+        is_told = value is None or (type(value) is float and accepted is check.positive and 0.0 < value < math.inf)
+        fields[name] = value if is_told else accepted(name, value)
+    for name, accepted in _MAPPINGS.items():
+        own = fields[name] = {}
+        for key, value in field(name).items():
+            own[key] = value if type(value) is float and 0.0 < value < math.inf else accepted(key, value)
+    shapes = fields["shapes"] = {}
+    for key, value in field("shapes").items():
+        shapes[key] = tuple(value)
+    return fields
 
 
 def guarantee_of(releases: Sequence[Release], privacy: Privacy) -> str:
@@ -177,8 +191,8 @@ class Release:
             values[key].flags.writeable = False
             shapes[key] = values[key].shape
         own = vars(self)
-        own["values"], own["shapes"] = MappingProxyType(values), MappingProxyType(shapes)
-        own["scales"], own["grid"] = MappingProxyType(dict(self.scales)), MappingProxyType(dict(self.grid))
+        for name, mapping in ("values", values), ("scales", self.scales), ("grid", self.grid), ("shapes", shapes):
+            own[name] = MappingProxyType(dict(mapping))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # mappingproxy does not pickle; the constructor rebuilds it, and with it the read-only arrays.
