@@ -120,6 +120,16 @@ def test_limits_widen_where_nothing_is_known():
     assert np.all(law.deviation > 0.5)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_where_nothing_of_the_moments_is_above_their_noise_nothing_is_known(fit_intercept):
+    x, y = table(20)
+    moments = sums(x, y, MomentNoise(*[1.0] * 6))
+    evidence = evidence_of_moments(replace(moments, xx=-moments.xx), fit_intercept=fit_intercept)
+    for of_population in (False, True):
+        law = evidence.posterior(np.ones(2), 0.95, of_population=of_population)
+        assert all(part.shape == (2, 5 + fit_intercept) and np.isnan(part).all() for part in law)
+
+
 def test_a_least_signal_widens_what_hides_and_leaves_what_is_known():
     noise = MomentNoise(10.0, 10.0 / np.sqrt(2.0), 1.0)
     evidence = evidence_of_moments(NoisyMoments(np.diag([1e6, 1e6, 0.0]), np.zeros((3, 1)), noise))

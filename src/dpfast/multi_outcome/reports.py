@@ -163,7 +163,7 @@ class CoefficientReports(LinearEstimator):
             unknown = np.isnan(columns["estimate"][:, 0])
             columns["estimate"][unknown, 0] = self.intercept_[unknown]
         columns["std_privacy"] = self._coefficients(self.coef_std_, np.nan)
-        note = UNKNOWN if np.isnan(self.coef_std_).all() and np.isnan(law.center).all() else None
+        note = UNKNOWN if np.isnan(law.center).all() else None
         r_squared = self._r_squared(scale, law, is_released=residual_std is None)
         header = self._header(level=level, target=target, r_squared=r_squared, note=note)
         return self._tabulated(columns, header, names)

@@ -111,7 +111,8 @@ class Evidence:
         """Posterior of the coefficients of the population, or of those of least squares on the rows that were summed.
 
         `residual_variance`, shape (l,), is that of the outcomes about their linear function of the features; the limits
-        hold `level` of the law, and leave as much on either side. Where there is an intercept it comes last.
+        hold `level` of the law, and leave as much on either side. Where there is an intercept it comes last. All are
+        NaN if nothing of X'X is above its noise: a prior would be of any size.
         """
         directions = [_Directions.of(self.xx, self.inverse, each, self.least_signal) for each in self.covariance]
         outcomes = self.xy.shape[1]
@@ -127,7 +128,11 @@ class Evidence:
         )
         laws = []
         biases = np.zeros((outcomes, *self.xx.shape)) if self.bias is None else np.asarray(self.bias)
+        size = len(self.xx) + (self.constant is not None)
         for (each, column, variance, mean, noise), bias in zip(columns, biases, strict=True):
+            if not np.any(each.gains**2):
+                laws.append(Posterior(*np.full((5, size), np.nan)))
+                continue
             constant = None
             if self.constant is not None:
                 sampled = float(variance) / self.n_rows if of_population else 0.0
