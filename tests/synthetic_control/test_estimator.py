@@ -91,6 +91,11 @@ def test_a_ridge_means_the_same_without_noise(bound, options):
     assert near.ridge_ == none.ridge_ == 19.0
 
 
+def test_a_fit_for_any_target_lists_its_attributes():
+    donors = synthetic_control_panel(300, 8, seed=0)[0]
+    assert "coef_" in dir(SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 8))
+
+
 def test_california():
     states = california_prop99()
     fitted = model(math.inf, ridge=1.0).fit(states.drop("California"), 19, target=states.loc["California"])

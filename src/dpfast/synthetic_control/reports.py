@@ -352,7 +352,6 @@ class TargetReports(PrivateEstimator):
         low, high = (rows.predicted(one).reshape(*pre.shape[:-1], self.n_post_) for one in limits)
         return low, high
 
-    @property
     def _own_target(self) -> FloatArray:
         """Target of the released weights."""
         assert self.target_ is not None
@@ -361,7 +360,7 @@ class TargetReports(PrivateEstimator):
     def _released_prediction(self, pre: FloatArray) -> FloatArray:
         """Return the released prediction, if the target is the one of the release."""
         rows = np.atleast_2d(pre)
-        if len(rows) != 1 or not np.array_equal(rows[0], self._own_target):
+        if len(rows) != 1 or not np.array_equal(rows[0], self._own_target()):
             raise ValueError(
                 f"target_pre must be that of the fit with mechanism={self.mechanism!r}: its weights were released for "
                 "that target, and another one's are another release. mechanism='cross_section' serves any number"
@@ -373,7 +372,7 @@ class TargetReports(PrivateEstimator):
             raise ValueError("interval is not offered with mechanism='objective': its error is not symmetric noise")
         self._released_prediction(pre)
         offset, half_width = self._range()
-        own = (self._own_target - offset) / half_width
+        own = (self._own_target() - offset) / half_width
         chosen = self._algorithm(self._privacy_within_range, len(self.weights_), self.n_post_, own)
         half = half_width * output_half_width(chosen, self._releases_within_range[0], level)
         low, high = (
