@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, TypeVar, cast
 
@@ -29,6 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
+from dpfast._redacted import in_own_words
 from dpfast.io.arrays import borrowed, check_unmasked, dtype_name
 from dpfast.io.columns import Part, check_named_once, table_parts
 from dpfast.io.frames import MISSING, Batch
@@ -197,7 +199,7 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     if not is_array:
         # As they are: NumPy would turn 1 into text where somebody else's id is text.
         return numbered(cast("Iterable[Any]", groups), numbers, "groups")
-    ids = np.asarray(groups)
+    ids = in_own_words(partial(np.asarray, groups), "groups must be an array of ids: this one cannot be read")
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":

@@ -6,7 +6,6 @@ validated dtypes (native, aligned), finite public numbers, and a bound of 2**-10
 
 import numpy as np
 
-from dpfast.kernels.columns import in_c_order
 
 from libc.stdint cimport int32_t
 
@@ -64,8 +63,9 @@ cdef class RowMapKernel:
 
     def _repeated(self, values):
         """A row's worth of numbers for each of the rows that are mapped together."""
-        whole = np.broadcast_to(np.asarray(values, np.float64), (self.map.n_together, self.map.n_columns))
-        return in_c_order(whole).ravel()
+        whole = np.empty((self.map.n_together, self.map.n_columns))
+        whole[:] = values
+        return whole.ravel()
 
     @property
     def n_features(self):

@@ -20,6 +20,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
+from dpfast._threads import single_threaded_blas
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, explains_parameters, reserve, warn
 from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.plan import Plan
@@ -489,12 +490,15 @@ class SyntheticControl(TargetReports):
             def steps(count: int) -> DonorSteps:
                 return estimator._steps(privacy, public._replace(n_donors=count if is_public else None))
 
-            alike = steps(n).guessed(spread, variation, decay) if alike is None else alike
-            plan = planned_with_moments(steps, n, target, alike)
+            with single_threaded_blas():
+                alike = steps(n).guessed(spread, variation, decay) if alike is None else alike
+                plan = planned_with_moments(steps, n, target, alike)
         else:
             if alike is not None:
                 offset, half_width = estimator._range()
                 spread = float(np.mean(np.clip((alike - offset) / half_width, -1.0, 1.0) ** 2))
+                if spread == 0.0:
+                    raise ValueError("panel must differ from the middle of the declared range")
             own = np.full(n_pre, math.sqrt(spread))
             plan = planned_with_weights(
                 partial(estimator._algorithm, privacy, n_post=n_post, target=own), n, target, spread
@@ -729,7 +733,8 @@ class SyntheticControl(TargetReports):
         """Return the error to expect: none where the number of donors is private."""
         if public.n_donors is None:
             return None
-        error = steps.planned(public.n_donors, steps.guessed(SPREAD, VARIATION, DECAY))[1]
+        with single_threaded_blas():
+            error = steps.planned(public.n_donors, steps.guessed(SPREAD, VARIATION, DECAY))[1]
         return Expected(error, public.n_donors, "donors")
 
     def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:
