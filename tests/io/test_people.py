@@ -83,7 +83,7 @@ def test_codes_that_a_dictionary_does_not_have_are_nobodys(code, text):
     for read in readers:
         with pytest.raises(ValueError, match="column 'id' holds codes that its dictionary does not have"):
             read()
-    with pytest.raises(ValueError, match="groups must be an array of ids: this one cannot be read"):
+    with pytest.raises(ValueError, match="groups cannot be read as an array of ids"):
         people(lie, 1)
 
 

@@ -21,7 +21,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
-from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, TypeVar, cast
 
@@ -30,7 +29,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast._redacted import in_own_words
 from dpfast.io.arrays import borrowed, check_unmasked, dtype_name
 from dpfast.io.columns import Part, check_named_once, table_parts
 from dpfast.io.frames import MISSING, Batch
@@ -199,7 +197,15 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     if not is_array:
         # As they are: NumPy would turn 1 into text where somebody else's id is text.
         return numbered(cast("Iterable[Any]", groups), numbers, "groups")
-    ids = in_own_words(partial(np.asarray, groups), "groups must be an array of ids: this one cannot be read")
+    try:
+        ids = np.asarray(groups)
+    except (IndexError, NotImplementedError):
+        ids = None
+    if ids is None:  # not within the block: the error would be quoted as context
+        raise ValueError(
+            "groups cannot be read as an array of ids: it is of a type of Arrow's that has none, or holds codes that "
+            "its dictionary does not have"
+        )
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":
