@@ -170,19 +170,14 @@ class ArrowBatch:
         return int(self.batch.num_rows)
 
     def column(self, name: str) -> Any:
-        """Return a column as Arrow's functions take it: few of them know views of text, in which Polars keeps it.
+        """Return a column, of which a dictionary is verified to have the codes.
 
-        A dictionary is verified to have the codes: Arrow does not ask when it reads a file, and a code of -1 would be
-        the last entry, which is another person's id.
+        Arrow does not ask when it reads a file, and a code of -1 would be the last entry: another person's id.
         """
-        pyarrow, column = sys.modules["pyarrow"], self.batch.column(name)
-        types, text = pyarrow.types, pyarrow.large_string()
-        if not types.is_dictionary(column.type):
-            return column.cast(text) if types.is_string_view(column.type) else column
-        in_own_words(partial(column.validate, full=True), CODES_BEYOND.format(name))
-        if types.is_string_view(column.type.value_type):
-            return pyarrow.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(text))
-        return column
+        column = self.batch.column(name)
+        if sys.modules["pyarrow"].types.is_dictionary(column.type):
+            in_own_words(partial(column.validate, full=True), CODES_BEYOND.format(name))
+        return _without_views(column)
 
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers or booleans; missing entries are NaN."""
@@ -191,13 +186,17 @@ class ArrowBatch:
     def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
         optional("pyarrow.compute", "reading text")
-        column = self.column(name)
+        column = _without_views(self.batch.column(name))
         if not sys.modules["pyarrow"].types.is_dictionary(column.type):
             return _places(column, levels)
         codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        places = _places(column.dictionary, levels)
+        if len(places) == 0 and column.indices.null_count == len(codes):
+            return np.full(len(codes), MISSING, np.int32)
+        found = places_of_codes(codes, places, name, least=0)
         if column.indices.null_count:
-            codes = np.where(_nulls(column.indices), -1, codes.astype(np.int64))
-        return places_of_codes(codes, _places(column.dictionary, levels), name)
+            found[_nulls(column.indices)] = MISSING
+        return found
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in the list of its distinct values; missing entries are `MISSING`."""
@@ -372,3 +371,13 @@ def numbers_of(column: Any) -> NDArray[Any]:
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _without_views(column: Any) -> Any:
+    """Return a column of text as Arrow's functions take it: few of them know views, in which Polars keeps it."""
+    pyarrow = sys.modules["pyarrow"]
+    types, text = pyarrow.types, pyarrow.large_string()
+    if types.is_dictionary(column.type) and types.is_string_view(column.type.value_type):
+        # Whoever asks verifies the codes.
+        return pyarrow.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(text), safe=False)
+    return column.cast(text) if types.is_string_view(column.type) else column

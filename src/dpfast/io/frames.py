@@ -151,9 +151,9 @@ def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
     return codes
 
 
-def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str) -> LevelCodes:
+def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str, *, least: int = -1) -> LevelCodes:
     """Return the places of entries that are codes of a dictionary, -1 if missing, from the places of its entries."""
-    if len(codes) > 0 and not -1 <= int(codes.min()) <= int(codes.max()) < len(places):
+    if len(codes) > 0 and not least <= int(codes.min()) <= int(codes.max()) < len(places):
         # A table of another process may say what is not so.
         raise ValueError(CODES_BEYOND.format(name))
     # -1 is the last place.
