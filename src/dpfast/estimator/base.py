@@ -149,8 +149,8 @@ def explains_parameters(cls: Class) -> Class:
     return cls
 
 
-def reserve(model: Any, privacy: Privacy, unit: Unit = "row", mu: float | None = None) -> Reservation:
-    """Hold the cost of a fit, from ``with`` on, in the ledger that pays for it: a model's, or a configuration's."""
+def reserve(model: PrivateEstimator, privacy: Privacy, unit: Unit = "row", mu: float | None = None) -> Reservation:
+    """Hold the cost of a fit, from ``with`` on, in the ledger that pays for the estimator."""
     # A fit without noise draws nothing from its seed.
     seed = None if math.isinf(privacy.epsilon) else model.random_state
     return paying(model.ledger, privacy).reserving(privacy, unit=unit, random_state=seed, mu=mu)

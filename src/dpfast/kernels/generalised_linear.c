@@ -46,7 +46,7 @@ typedef enum {
 
 /* Parameters: half-widths of the hinge's, Huber's and the quantile's bends; the largest slope of Huber and the capped
  * logistic loss, the quantile's level, the largest Poisson rate; where a bend of the capped losses begins; what the logistic
- * loss takes from margins. Formulas: generalised_linear.c. */
+ * loss takes from margins. */
 typedef struct {
     dpfast_loss_kind kind;
     double width, threshold, start, shift;

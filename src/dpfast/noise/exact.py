@@ -106,7 +106,7 @@ class Interval:
         return Interval(min(operation(down, *p) for p in pairs), max(operation(up, *p) for p in pairs), self.digits)
 
     def exp(self) -> Interval:
-        """Enclose the exponential; one call of decimal's is enough for ends that are less than 1 apart."""
+        """Enclose the exponential; one call of decimal's is enough for ends that are close to each other."""
         down, up = contexts(self.digits)
         # decimal rounds exp and ln to nearest whatever the context says: one unit outwards contains the true value.
         least, length = down.exp(self.low), up.subtract(self.high, self.low)

@@ -15,7 +15,7 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
-from dpfast.policy_evaluation.mechanism import Problem, solve
+from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
 from dpfast.releases.data_dependent import DataDependentGaussian
 from dpfast.releases.mechanism import Around, Mechanism, Query, SingleRelease, Stages, given
 from dpfast.releases.moments import JointMoments
@@ -125,7 +125,7 @@ class Visits(SinglePolicy):
 class Returns(SinglePolicy):
     """A fit of mean returns, with noise of private size: DP-LSW or DP-LSL."""
 
-    single: DataDependentGaussian
+    single: DataDependentGaussian[Statistic]
 
     def _solved(self, released: Release) -> Evaluated:
         """Estimate the error from released values beyond the range of returns.
@@ -145,7 +145,7 @@ class Returns(SinglePolicy):
         return smooth_error(self.single, visited)
 
 
-def smooth_error(mechanism: DataDependentGaussian, visited: float | None) -> float:
+def smooth_error(mechanism: DataDependentGaussian[Statistic], visited: float | None) -> float:
     """Root of the weighted mean square of noise and shrinkage over states."""
     statistic, problem, m = mechanism.statistic, mechanism.statistic.problem, mechanism.statistic.m
     counts = problem.usual_counts(m, visited)

@@ -169,7 +169,7 @@ def norm_bound(matrix: FloatArray) -> float:
 
 
 class Statistic(ABC):
-    """A fit of m trajectories, and how far one of them moves it: what `data_dependent` releases."""
+    """A fit of m trajectories, and how far one of them moves it: a `SmoothStatistic`."""
 
     #: Number of coordinates that get noise.
     dim: int

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from dpfast import noise
-from dpfast.privacy import Calibration, Privacy, SmoothGaussian, smooth_gaussian, smooth_gaussian_delta
+from dpfast._arrays import FloatArray
+from dpfast.privacy import (
+    Calibration,
+    Privacy,
+    SmoothGaussian,
+    smooth_gaussian,
+    smooth_gaussian_delta,
+)
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed
 
@@ -23,23 +30,41 @@ Constants = Literal["sound", "paper", "icml"]
 SLACK = 1.0 + 2.0**-20
 
 
-@dataclass(frozen=True)
-class DataDependentGaussian(SingleRelease):
-    """The mechanism: a statistic, and noise per unit of its sensitivity, from public numbers alone.
+class SmoothStatistic(Protocol):
+    """A statistic, and bounds on its sensitivity."""
 
-    The statistic has ``dim`` coordinates that get noise, and ``tau``, which bounds for any data the Euclidean norm of
-    the error of its ``center(sums)``. Of the data owner's sums, ``smooth_sensitivity(sums, beta)`` is a bound on the
-    local sensitivity whose square is beta-smooth, rounded up; ``extreme_sensitivities(beta)`` are the least and the
-    greatest such bound over all possible data, which are public. ``beta(privacy)`` is chosen from public numbers.
-    """
+    #: Number of coordinates that get noise.
+    dim: int
+    #: Bound, for any data, on the Euclidean norm of the error of `center`.
+    tau: float
+
+    def center(self, sums: Any) -> FloatArray:
+        """Return the statistic of the data owner's sums, (dim,). **Not private**."""
+
+    def smooth_sensitivity(self, sums: Any, beta: float) -> float:
+        """Return a bound on the local sensitivity whose square is beta-smooth, rounded up. **Not private**."""
+
+    def extreme_sensitivities(self, beta: float) -> tuple[float, float]:
+        """Return the least and the greatest such bound over all possible data: public."""
+
+    def beta(self, privacy: Privacy) -> float:
+        """Choose the smoothness, from public numbers."""
+
+
+AnyStatistic = TypeVar("AnyStatistic", bound=SmoothStatistic)
+
+
+@dataclass(frozen=True)
+class DataDependentGaussian(SingleRelease, Generic[AnyStatistic]):
+    """The mechanism: a statistic, and noise per unit of its sensitivity, from public numbers alone."""
 
     privacy: Privacy
-    statistic: Any
+    statistic: AnyStatistic
     smooth: SmoothGaussian
     constants: Constants = "sound"
 
     @classmethod
-    def calibrate(cls, privacy: Privacy, statistic: Any, constants: Constants = "sound") -> Self:
+    def calibrate(cls, privacy: Privacy, statistic: AnyStatistic, constants: Constants = "sound") -> Self:
         """Calibrate with the exact constants, or with the printed ones; these may miss the delta printed for them."""
         if constants == "sound":
             smooth = smooth_gaussian(*privacy.target, statistic.dim, statistic.beta(privacy))

@@ -41,7 +41,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,9 +50,6 @@ from scipy import linalg
 from dpfast._arrays import FloatArray
 from dpfast.solvers.arrays import ROUND_UP, UNIT, finite_array, in_two_rows, normalised
 from dpfast.solvers.constraints import Box, Constraint, ElasticNet, L1Ball, checked_constraint, in_range
-
-if TYPE_CHECKING:
-    from dpfast.solvers.quadratic import Face
 
 _LARGEST_CONDITION = 2.0**45
 _LARGEST_ENTRY = 2.0**400
@@ -249,8 +246,6 @@ def reduced_linear(bounds: Bounds, constraint: Constraint, linear: FloatArray) -
     return linear, multiplier, with_ridge
 
 
-Guess: TypeAlias = "tuple[FloatArray, Callable[[FloatArray, bool], Face] | None]"
-
 _REFINEMENTS = 12
 # Accelerated steps between looks at the certificate.
 _STEPS_PER_CERTIFICATE = 500
@@ -281,6 +276,24 @@ class Steps(Protocol):
         """Take this many accelerated steps from x and its predecessor, in place."""
 
 
+class Face(Protocol):
+    """The points among which a step ends, over whose affine hull the minimiser is found."""
+
+    @property
+    def key(self) -> tuple[bytes, bytes, bytes, bool]:
+        """What tells faces apart."""
+
+    def moved_onto(self, x: FloatArray) -> FloatArray:
+        """Return x with its fixed entries at their values."""
+
+    def correction(self, x: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the Newton step from x to the minimiser."""
+
+
+#: A point and, optionally, a function that finds the face of the point where a step ends.
+Guess = tuple[FloatArray, Callable[[FloatArray, bool], Face] | None]
+
+
 class Certificate:
     """Proves how far points are from the minimiser, from steps, what the problem's constants say of them, and v."""
 
@@ -290,10 +303,7 @@ class Certificate:
         self._linear = float(linalg.norm(linear)) * ROUND_UP
 
     def minimiser(self, guesses: Iterable[Guess], start: FloatArray, tolerance: float) -> Minimiser:
-        """Return the first guess certified after refinement, else the guaranteed point.
-
-        A guess is a point and, optionally, a function that finds the face of the point where a step ends.
-        """
+        """Return the first guess certified after refinement, else the guaranteed point."""
         try:
             # Guesses may overflow; then they are not certified.
             with np.errstate(all="ignore"):

@@ -146,7 +146,7 @@ class DenoisedMoments:
         """Return the norm of columns in hidden directions, beyond chance and the noise of the columns themselves.
 
         Rotation by noise explains a part outside of the directions above the noise, up to the 75% limit of a
-        chi-squared variable. (With that of 95% limits of 90% hold .6 to .8 where a factor is just below the noise.)
+        chi-squared variable. With the 95% limit, intervals of 90% hold .6 to .8 where a factor is just below the noise.
         Noise of a column itself explains a share of 2% of its norm. `turning` is the variance of the rotating noise, in
         units of that off the diagonal.
         """

@@ -6,8 +6,7 @@ into terms with coefficients U'b and one unknown, the multiplier of the constrai
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, Protocol, overload
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,37 +16,28 @@ from dpfast.kernels import secular
 from dpfast.solvers.arrays import finite_array, in_ranges
 
 
-class _Minimises(Protocol):
-    """What both return: the minimiser, or a pair of it and the multiplier."""
-
-    @overload
-    def __call__(
-        self,
-        eigenvalues: ArrayLike,
-        coefficients: ArrayLike,
-        radius: ArrayLike,
-        *,
-        return_multiplier: Literal[False] = False,
-        n_threads: int | None = None,
-    ) -> FloatArray: ...
-
-    @overload
-    def __call__(
-        self,
-        eigenvalues: ArrayLike,
-        coefficients: ArrayLike,
-        radius: ArrayLike,
-        *,
-        return_multiplier: Literal[True],
-        n_threads: int | None = None,
-    ) -> tuple[FloatArray, FloatArray]: ...
+@overload
+def quadratic_over_ball(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[False] = False,
+    n_threads: int | None = None,
+) -> FloatArray: ...
 
 
-def _typed(function: Callable[..., Any]) -> _Minimises:
-    return function
+@overload
+def quadratic_over_ball(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[True],
+    n_threads: int | None = None,
+) -> tuple[FloatArray, FloatArray]: ...
 
 
-@_typed
 def quadratic_over_ball(
     eigenvalues: ArrayLike,
     coefficients: ArrayLike,
@@ -55,7 +45,7 @@ def quadratic_over_ball(
     *,
     return_multiplier: bool = False,
     n_threads: int | None = None,
-) -> Any:
+) -> FloatArray | tuple[FloatArray, FloatArray]:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| <= radius.
 
     This is z'Az/2 - b'z with A = U diag(eigenvalues) U', z = U x and coefficients U'b. Hager's z'Az - 2b'z is twice
@@ -112,7 +102,28 @@ def quadratic_over_ball(
     return (x, multiplier) if return_multiplier else x
 
 
-@_typed
+@overload
+def quadratic_over_sphere(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[False] = False,
+    n_threads: int | None = None,
+) -> FloatArray: ...
+
+
+@overload
+def quadratic_over_sphere(
+    eigenvalues: ArrayLike,
+    coefficients: ArrayLike,
+    radius: ArrayLike,
+    *,
+    return_multiplier: Literal[True],
+    n_threads: int | None = None,
+) -> tuple[FloatArray, FloatArray]: ...
+
+
 def quadratic_over_sphere(
     eigenvalues: ArrayLike,
     coefficients: ArrayLike,
@@ -120,7 +131,7 @@ def quadratic_over_sphere(
     *,
     return_multiplier: bool = False,
     n_threads: int | None = None,
-) -> Any:
+) -> FloatArray | tuple[FloatArray, FloatArray]:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| = radius.
 
     Parameters

@@ -69,7 +69,7 @@ def prediction_interval(
 
     If the penalty is below the floor, directions hidden in the noise may contribute to the prediction without noise. If
     donors vary along one path, with a target t of direction u, the prediction is the ratio of t'X'X_post to
-    u'X'X u + lambda/2. `dpfast.solvers.inference` gives its limits, however noisy the denominator. Three cases:
+    u'X'X u + lambda/2. `dpfast.solvers.NoisyRatio` gives its limits, however noisy the denominator. Three cases:
 
     - The largest eigenvalue is beyond 2.5 edges of the noise. If the target visibly has a component in other
       directions, the ratio's limits for it are added, but no more than the largest contribution of hidden directions
