@@ -20,6 +20,7 @@ from dpfast.solvers import (
     quadratic,
     smallest_quadratic_tolerance,
 )
+from dpfast.solvers.quadratic import QuadraticProblem
 
 CONSTRAINTS = {
     "none": None,
@@ -367,3 +368,10 @@ def test_the_guaranteed_way_serves_large_vectors(name, never_certified):
         found = solved(matrix, vector, CONSTRAINTS[name], Lasso(0.1), low, high, 1e-12)
         exact = reference.exact_minimiser(matrix, vector, CONSTRAINTS[name], 0.1)
         assert reference.distance(found.x, exact) <= found.distance_bound <= 1e-12
+
+
+def test_a_step_that_is_kept_is_that_of_its_point_and_length():
+    problem = QuadraticProblem(np.eye(2), None, 0.0, 0.0, np.zeros(2), 0.0, None, None)
+    first, other = np.ones(2), np.full(2, 3.0)
+    for x, step in ((first, 0.5), (first, 0.5), (first, 0.25), (other, 0.25)):
+        np.testing.assert_array_equal(problem.proximal(x, step)[1], (1.0 - step) * x)
