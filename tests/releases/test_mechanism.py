@@ -90,3 +90,9 @@ def test_the_record_says_what_was_drawn():
     assert (secret.mechanism, secret.privacy, secret.mu, secret.unit) == ("Gaussian", PART, noise.mu, "person")
     assert (secret.reproducible, seeded.reproducible) == (False, True)
     assert dict(secret.scales) == dict(noise.scales)
+
+
+def test_a_mechanism_around_another_says_the_other_ones_cost_and_noise():
+    inner = NoisySum.calibrate(PART, 1.0, (1,))
+    outer = Named("one", inner)
+    assert (outer.privacy, outer.guaranteed, outer.scales) == (PART, inner.guaranteed, inner.scales)
