@@ -365,7 +365,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Return the estimator with declarations by name in their given order."""
         return self
 
-    def checked_stand_in(self) -> Self:
+    def _checked_stand_in(self) -> Self:
         """Return the estimator with numbers in the place of values that a fit is to find, all of it checked."""
         self._checked()
         return self._stand_in()

@@ -109,7 +109,7 @@ class Kind(ABC):
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""
         estimator = self.ESTIMATOR(**parameters)
-        stand_in = estimator.checked_stand_in()
+        stand_in = estimator._checked_stand_in()
         if getattr(data, "weights", None) is not None:
             estimator._check_takes_weights()
         sizes = data.sizes()
@@ -119,7 +119,7 @@ class Kind(ABC):
 
     def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
         """Return the error to expect, from declarations and other public sizes."""
-        stand_in = self.ESTIMATOR(**parameters).checked_stand_in()
+        stand_in = self.ESTIMATOR(**parameters)._checked_stand_in()
         sizes = data.sizes() | dict(given)
         if lacking := [name for name in self._sizes_to_plan() if name not in sizes]:
             keys = " and ".join(repr("people" if name == self.PEOPLE else name) for name in lacking)
