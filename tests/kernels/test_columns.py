@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dpfast.kernels import first_visits, gaussian_noise, limbs, projections, secular
-from dpfast.kernels.columns import ColumnBlock, in_c_order, readable
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import ColumnBlock, FixedPoint, in_c_order, readable
 from dpfast.noise import SeededSource, gaussian
 from dpfast.solvers import L1Ball, quadratic_over_ball
 from dpfast.statistics import Trajectories

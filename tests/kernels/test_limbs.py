@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpfast.kernels import limbs
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 
 wide = st.one_of(
     st.integers(-(2**127), 2**127 - 1),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.noise import SecureSource, SeededSource, l2_laplace, laplace
 from dpfast.noise.radial import _Approximation, _exponentials, _gaussian_vector, _squared_norm, draw_vector
 

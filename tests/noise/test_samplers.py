@@ -9,7 +9,7 @@ import pytest
 from reference import gaussian_offsets as twin
 from scipy import stats
 
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table, split_cells, vector_level
 from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, grid_for_scales, laplace
 from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, release

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfast import Ledger, PaidFailure, Privacy
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.noise import SecureSource, SeededSource
 from dpfast.releases.mechanism import Mechanism, Named, NoisySum, Query, release, run, within
 

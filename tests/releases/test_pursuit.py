@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import log_softmax
 
 from dpfast import Privacy, io
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.noise import SeededSource, resolve_source
 from dpfast.privacy import gaussian_mu, keeps_to, picks_delta, range_mu
 from dpfast.releases.mechanism import NoisySum, release

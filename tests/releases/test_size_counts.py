@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpfast import Privacy, io
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_delta, gaussian_mu, keeps_to
 from dpfast.releases.size_counts import FEW, Lowered, NoisySizes

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from reference.gram import exact_sums
 
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.statistics import cross_moments, gram, sampled_gram
 
 BOUNDS = {"bound_x": 2.0, "bound_y": 0.7}

@@ -10,8 +10,7 @@ import pytest
 from neighbours import climb
 
 from dpfast import io
-from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoint
 from dpfast.statistics import residuals
 from dpfast.statistics.coded import PairTables
 from dpfast.statistics.residuals import (

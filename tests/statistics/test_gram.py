@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.gram import exact_sums, grid_exponent
 
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy.moment_scales import padded_squared_bound
 from dpfast.statistics import GramAccumulator, Grid, gram
 from dpfast.statistics import gram as gram_function

@@ -21,7 +21,7 @@ from neighbours import climb, row_in_ball
 from reference.people import kept_rows, people_sums
 
 from dpfast.io.people import people
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import MomentScales, block_moment_mu, person_moment_mu
 from dpfast.statistics import PersonUnit, gram, person_block_bounds, rounded_bound
 from dpfast.statistics.gram import Layout, block_limits

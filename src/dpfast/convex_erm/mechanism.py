@@ -18,7 +18,7 @@ from dpfast._redacted import quiet
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.bounded import open_with_outcome
 from dpfast.estimator.persistence import Waiting
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy

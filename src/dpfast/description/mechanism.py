@@ -36,7 +36,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast.io import Boolean, Category, Number, People
 from dpfast.io.columns import Column
 from dpfast.io.frames import MISSING, UNDECLARED, Entries
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Named, NoisySum

@@ -21,8 +21,7 @@ from dpfast._arrays import FloatArray, Words
 from dpfast.io.arrays import borrowed
 from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels import limbs
-from dpfast.kernels.columns import in_c_order
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint, in_c_order
 from dpfast.noise.exact import decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
 from dpfast.noise.source import BLOCK_WORDS, BitSource, SecureSource, check_source
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver, visit_error
 from dpfast.policy_evaluation.mechanism import Problem, visit_moments

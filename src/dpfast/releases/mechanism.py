@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.ledger.release import now
 from dpfast.noise import BitSource, default_grid

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import Calibration, Composition, Privacy, Unit, compose_mu, share_of_mu

@@ -42,7 +42,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, gaussian_mu, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages

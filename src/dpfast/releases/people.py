@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import io
 from dpfast._threads import resolve_n_threads
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.releases.mechanism import Query
 from dpfast.releases.moments import WeightedMoments
 from dpfast.statistics import Gram, gram

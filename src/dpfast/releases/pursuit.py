@@ -42,8 +42,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.kernels.columns import Rows, SparseBlock, kept, numbers_of
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock, kept, numbers_of
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks

@@ -45,7 +45,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
 from dpfast.privacy.rounding import ROUND_UP

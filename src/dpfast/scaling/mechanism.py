@@ -25,7 +25,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.rounding import ROUND_UP
 from dpfast.releases.mechanism import Around, NoisySum, Query, Stages

@@ -22,8 +22,17 @@ from dpfast.io.arrays import dtype_name, unfit
 from dpfast.io.people import People, people
 from dpfast.kernels import coded_gram, mapped_gram, person_gram, sparse_gram
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, SparseBlock, in_c_order, is_dense, range_of, readable
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import (
+    CodedBlock,
+    ColumnBlock,
+    FixedPoint,
+    Rows,
+    SparseBlock,
+    in_c_order,
+    is_dense,
+    range_of,
+    readable,
+)
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.statistics.coded import CodedMap
 from dpfast.statistics.gram import Gram, Layout, PersonUnit, block_limits, checked_bounds, people_within, sum_of_parts

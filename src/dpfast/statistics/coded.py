@@ -49,8 +49,7 @@ from numpy.typing import NDArray
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._threads import single_threaded_blas
 from dpfast.io import BlockMap
-from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import CodedBlock, CodeLayout, FixedPoint, Rows, readable
 from dpfast.statistics.rows import CodedTables, MapIntoRoom, RowMap
 
 _ENTRIES_AT_A_TIME = 1 << 16  # of numbers that pass through maps, and stay in the cache until they are summed

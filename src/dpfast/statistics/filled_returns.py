@@ -40,7 +40,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import rounding
 from dpfast.statistics.returns import LARGEST_LIMIT, ReturnGrid, blocks_of, sum_of_trajectories
 from dpfast.statistics.visits import check_capacity, chunks_of_visits

@@ -22,8 +22,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast.io.people import People
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import Rows, is_readable, readable
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint, Rows, is_readable, readable
 from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_block_bounds, padded_squared_bound

@@ -21,8 +21,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.kernels.columns import Rows
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint, Rows
 from dpfast.statistics.rows import RowMap
 
 _LOG2_UNITS = 20

@@ -40,8 +40,7 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.people import People
 from dpfast.kernels import coded_step, residual_step
-from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, is_readable, range_of, readable
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import CodedBlock, CodeLayout, FixedPoint, Rows, is_readable, range_of, readable
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.privacy.rounding import remembered

@@ -30,8 +30,7 @@ from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import in_own_words, quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas, threads_for
-from dpfast.kernels.columns import Rows, SparseBlock
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock
 from dpfast.statistics.gram import grid_exponent
 from dpfast.statistics.rows import NORM_SLACK, RowMap, shortened
 

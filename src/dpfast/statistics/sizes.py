@@ -28,8 +28,7 @@ from dpfast._arrays import IntArray
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.kernels import sizes as kernel
 from dpfast.kernels.coded_step import CodedNorms
-from dpfast.kernels.columns import CodedBlock, CodeLayout, Rows, readable
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import CodedBlock, CodeLayout, FixedPoint, Rows, readable
 from dpfast.statistics.coded import PairTables
 from dpfast.statistics.rows import RowMap
 

@@ -36,7 +36,7 @@ from dpfast.io.partitions import Partitions
 from dpfast.io.people import People
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import diagonal_moments
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds, VisitLimits
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator

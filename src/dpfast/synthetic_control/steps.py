@@ -43,7 +43,7 @@ from scipy.special import ndtri
 from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages

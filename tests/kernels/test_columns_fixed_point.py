@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfast.kernels.fixed_point import FixedPoint
+from dpfast.kernels.columns import FixedPoint
 
 INTEGERS = st.one_of(
     st.integers(-(2**126), 2**126 - 1),
