@@ -202,7 +202,7 @@ def test_what_fails_before_any_draw_is_given_back_and_told(name, monkeypatch):
         raise ArithmeticError(SECRET)
 
     act, books = EVERY[name]()
-    monkeypatch.setattr("dpfast.ledger.reservation.Reservation.draw", fail)
+    monkeypatch.setattr("dpfast.ledger.ledger.Reservation.draw", fail)
     with pytest.raises(ArithmeticError, match=SECRET):
         act()
     assert books.costs == ()

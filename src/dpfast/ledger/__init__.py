@@ -1,8 +1,7 @@
 """Records of spending: the ledger, the records of releases, and their export."""
 
-from dpfast.ledger.ledger import BudgetExceeded, Ledger, paying
+from dpfast.ledger.ledger import BudgetExceeded, Ledger, PaidFailure, Reservation, paying
 from dpfast.ledger.release import Release
-from dpfast.ledger.reservation import PaidFailure, Reservation
 from dpfast.privacy.composition import Split
 
 __all__ = ["BudgetExceeded", "Ledger", "PaidFailure", "Release", "Reservation", "Split", "paying"]

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._documents import spelled_out
-from dpfast.ledger.ledger import Ledger
-from dpfast.ledger.reservation import Reservation
+from dpfast.ledger.ledger import Ledger, Reservation
 
 
 def add(commands: Any) -> None:

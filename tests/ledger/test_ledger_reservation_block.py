@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, PrivateStandardScaler, private_bounds, select
-from dpfast.ledger.reservation import ledger_of_block
+from dpfast.ledger.ledger import ledger_of_block
 
 ROWS = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
 BUDGET = Privacy(5.0, 1e-3)
