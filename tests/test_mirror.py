@@ -49,7 +49,6 @@ TESTED_BY = {
     "kernels/row_maps.pyx": "guarantees/test_maps_of_rows_alone.py",
     "kernels/support_scores.c": "solvers/test_best_subset.py",
     "ledger/entries.py": "ledger/test_ledger.py",
-    "ledger/release.py": "ledger/test_ledger.py",
     "multi_outcome/mechanism.py": "multi_outcome/test_estimator.py",
     "policy_evaluation/evaluation.py": "policy_evaluation/test_estimator.py",
     "privacy/__init__.py": "test_package.py",

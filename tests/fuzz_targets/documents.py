@@ -150,7 +150,7 @@ def arrays_of_lists(draw: Draw) -> None:
     array_from_lists("values", arguments.get("lists"), arguments.get("dtype"), arguments.get("shape"))
 
 
-@target("estimator.persistence", "ledger.release", "_documents", accepts=(ValueError, OSError))
+@target("estimator.persistence", "ledger.entries", "_documents", accepts=(ValueError, OSError))
 def load_models(draw: Draw) -> None:
     path = new_path(".json")
     content = restructured(draw, draw.choice(MODEL_CONTENTS))
@@ -161,7 +161,7 @@ def load_models(draw: Draw) -> None:
     draw.choice((MultiOutcomeRidge, MultiOutcomeRidge, PolicyEvaluation)).load(path)
 
 
-@target("ledger.release", accepts=(ValueError, TypeError))
+@target("ledger.entries", accepts=(ValueError, TypeError))
 def read_releases(draw: Draw) -> None:
     Release.from_dict(restructured(draw, draw.choice(RELEASES)))
 

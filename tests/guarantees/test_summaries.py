@@ -23,7 +23,7 @@ from dpfast import (
     select,
 )
 from dpfast.io import write_table
-from dpfast.ledger.release import guarantee_of
+from dpfast.ledger.entries import guarantee_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore::dpfast.UnsoundCalibrationWarning")
 #: What columns are called where they hold the same.

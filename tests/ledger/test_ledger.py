@@ -23,7 +23,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release, UtilityWarning
-from dpfast.ledger.release import guarantee_of
+from dpfast.ledger.entries import guarantee_of
 from dpfast.privacy import gaussian_delta, gaussian_mu, parts_of, range_mu
 from dpfast.privacy.guarantee import plain_words
 

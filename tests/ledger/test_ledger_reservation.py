@@ -7,7 +7,7 @@ import pytest
 from dpfast import Ledger, Privacy, noise
 from dpfast._redacted import Terminated
 from dpfast.ledger import PaidFailure
-from dpfast.ledger.release import Release
+from dpfast.ledger.entries import Release
 
 COST = Privacy(1.0, 1e-6)
 

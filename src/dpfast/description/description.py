@@ -28,7 +28,7 @@ from dpfast.io import Columns, Number
 from dpfast.io.columns import Column, column_of
 from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.ledger import Ledger, Release
-from dpfast.ledger.release import guarantee_html, header_of, releases_html
+from dpfast.ledger.entries import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.releases.mechanism import run
 from dpfast.solvers.inference import NoisyRatio

@@ -35,8 +35,8 @@ from dpfast.estimator.documentation import document, missing_parameter
 from dpfast.estimator.persistence import LEFT_OUT, Unsolved, parameter_names
 from dpfast.estimator.presented import Container, check_output, page_of, presented, with_output
 from dpfast.ledger import Ledger, Release, Reservation, paying
+from dpfast.ledger.entries import header_of
 from dpfast.ledger.ledger import ledger_of_block
-from dpfast.ledger.release import header_of
 from dpfast.noise.source import check_random_state
 from dpfast.privacy import Adjacency, Calibration, LargeDeltaWarning, Privacy, Unit, gaussian_mu
 from dpfast.privacy.guarantee import ReleasedUtilityWarning, UnsoundCalibrationWarning, UtilityWarning

@@ -21,7 +21,7 @@ from dpfast import _arguments as check
 from dpfast._html import Fact, card, caution, facts, folded, section, shortened
 from dpfast._optional import optional
 from dpfast.ledger import Ledger, Release
-from dpfast.ledger.release import guarantee_html, guarantee_of, releases_html
+from dpfast.ledger.entries import guarantee_html, guarantee_of, releases_html
 from dpfast.privacy import Privacy
 from dpfast.privacy.guarantee import NEIGHBOURS, plain_words
 

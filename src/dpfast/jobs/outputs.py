@@ -34,8 +34,8 @@ from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
 from dpfast.jobs.report import Part, as_html, as_markdown, drawn, first_page
 from dpfast.jobs.specification import Job
+from dpfast.ledger.entries import guarantee_of
 from dpfast.ledger.file import check_place
-from dpfast.ledger.release import guarantee_of
 from dpfast.privacy.guarantee import plain_words
 
 MODEL, RECORD = "model.json", "report.json"

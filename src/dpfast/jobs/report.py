@@ -23,7 +23,7 @@ from dpfast._optional import optional
 from dpfast.io.summaries import cells, markdown_table, plain_markdown, shown_cell
 from dpfast.jobs.specification import Job
 from dpfast.ledger import Release
-from dpfast.ledger.release import guarantee_of
+from dpfast.ledger.entries import guarantee_of
 from dpfast.ledger.report import IF_BEFOREHAND
 from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
 

@@ -34,8 +34,19 @@ from dpfast import _transaction as transaction
 from dpfast._documents import printed
 from dpfast._html import Fact, card, caution, facts, section
 from dpfast.ledger import entries as sums
-from dpfast.ledger.entries import Draft, DrawnError, Entry, MemoryStorage, Process, Totals
-from dpfast.ledger.release import Release, checked_fields, now, releases_html, unit_value
+from dpfast.ledger.entries import (
+    Draft,
+    DrawnError,
+    Entry,
+    MemoryStorage,
+    Process,
+    Release,
+    Totals,
+    checked_fields,
+    now,
+    releases_html,
+    unit_value,
+)
 from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines, sum_facts
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu

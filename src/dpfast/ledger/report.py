@@ -13,8 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpfast._optional import optional
-from dpfast.ledger.entries import Entries, Taken, is_void, promised, remaining, spent
-from dpfast.ledger.release import Release
+from dpfast.ledger.entries import Entries, Release, Taken, is_void, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.composition import Filter
 from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words

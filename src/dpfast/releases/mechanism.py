@@ -21,7 +21,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
-from dpfast.ledger.release import now
+from dpfast.ledger.entries import now
 from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import (
     Adjacency,

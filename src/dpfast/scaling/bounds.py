@@ -20,7 +20,7 @@ from dpfast.estimator.bounded import check_people, columns_of
 from dpfast.estimator.persistence import Waiting
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, Release, paying
-from dpfast.ledger.release import guarantee_html, header_of, releases_html
+from dpfast.ledger.entries import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts

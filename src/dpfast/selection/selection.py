@@ -26,8 +26,8 @@ from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.presented import spent_html
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
+from dpfast.ledger.entries import header_of, releases_html
 from dpfast.ledger.ledger import apart
-from dpfast.ledger.release import header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, Unit, UtilityWarning
 from dpfast.privacy.guarantee import ReleasedUtilityWarning
 from dpfast.selection import candidates as candidate

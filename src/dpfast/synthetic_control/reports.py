@@ -22,7 +22,7 @@ from dpfast._optional import optional
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Release
-from dpfast.ledger.release import guarantee_of
+from dpfast.ledger.entries import guarantee_of
 from dpfast.privacy import Privacy
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.damped import damped_solve
