@@ -11,7 +11,7 @@ from dpfast.audit import epsilon_lower_bound
 from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
-from dpfast.privacy.gaussian import gaussian_mu
+from dpfast.privacy.guarantee import gaussian_mu
 from dpfast.releases import mechanism, minimisers, moments, sandwich, staged_fit
 from dpfast.solvers import averaged_descent
 

@@ -7,7 +7,7 @@ from reference.gaussian import exact_delta
 
 from dpfast.kernels import normal
 
-# Relative; a tenth of the margin that dpfast.privacy.gaussian allows.
+# Relative; a tenth of the margin that dpfast.privacy.guarantee allows.
 TOLERANCE = 4e-15
 
 

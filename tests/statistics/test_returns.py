@@ -11,7 +11,7 @@ from neighbours import climb
 from reference.trajectories import first_visits, plain_sums, returns_of, unit_sums
 
 from dpfast.kernels.first_visits import FirstVisits
-from dpfast.privacy.rounding import sqrt_up
+from dpfast.privacy.guarantee import sqrt_up
 from dpfast.statistics import (
     ReturnGrid,
     Trajectories,

@@ -17,8 +17,7 @@ from dpfast import BudgetExceeded, Ledger, Privacy, SyntheticControl, UtilityWar
 from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
-from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dpfast.privacy.guarantee import ReleasedUtilityWarning
+from dpfast.privacy.guarantee import ReleasedUtilityWarning, gaussian_delta, gaussian_epsilon
 from dpfast.releases import mechanism as driver
 from dpfast.releases.mechanism import Drawn
 from dpfast.releases.moments import RepeatedMoments, unpacked

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
 from dpfast._arrays import FloatArray
-from dpfast.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpfast.privacy.guarantee import gaussian_delta, gaussian_epsilon
 
 # Arguments of `np.linalg.norm` for the L1 and the L2 norm.
 _NORMS = {"Laplace": 1, "L2-Laplace": 2}

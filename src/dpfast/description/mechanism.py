@@ -38,7 +38,7 @@ from dpfast.io.columns import Column
 from dpfast.io.frames import MISSING, UNDECLARED, Entries
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import Privacy, Unit
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Named, NoisySum
 
 #: Bits of the grid of z, and of its share w of a count: a person adds z in units of 2**-21, and counts 2**21 of them.

@@ -1,4 +1,4 @@
-"""The Gaussian hockey-stick divergence and its inverses, not rounded towards privacy: dpfast.privacy.gaussian does that."""
+"""The Gaussian hockey-stick divergence and its inverses, not rounded towards privacy: dpfast.privacy.guarantee does that."""
 
 cpdef double gaussian_delta(double scale, double epsilon, double sensitivity) noexcept nogil
 # The mu, and the epsilon, at which the logarithm of delta is `target`.

@@ -23,7 +23,7 @@ bound of epsilon are monotone; both bounds come from delta <= Phi(-t) <= exp(-t*
 steps.
 
 Scalar loops in C doubles on libm alone (importing scipy.special takes longer than ten thousand calibrations).
-Arguments are validated, and results rounded towards privacy, by dpfast.privacy.gaussian.
+Arguments are validated, and results rounded towards privacy, by dpfast.privacy.guarantee.
 """
 
 from libc.math cimport INFINITY, erfc, exp, fabs, fma, fmax, fmin, log, log1p, sqrt

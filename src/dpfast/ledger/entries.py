@@ -48,8 +48,7 @@ from dpfast._documents import array_from_lists, array_to_lists
 from dpfast._html import Fact, card, caution, facts, grid, shortened
 from dpfast.privacy import compose_mu
 from dpfast.privacy.composition import Charge, Filter, Sums, mixture_epsilon, plain_charge
-from dpfast.privacy.guarantee import UNITS, Adjacency, Calibration, Privacy, Unit
-from dpfast.privacy.rounding import down
+from dpfast.privacy.guarantee import UNITS, Adjacency, Calibration, Privacy, Unit, down
 from dpfast.privacy.subsampling import sample_sizes
 
 _UNITS, _CALIBRATIONS = get_args(Unit), get_args(Calibration)

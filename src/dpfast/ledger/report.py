@@ -16,8 +16,7 @@ from dpfast._optional import optional
 from dpfast.ledger.entries import Entries, Release, Taken, is_void, promised, remaining, spent
 from dpfast.privacy import Unit
 from dpfast.privacy.composition import Filter
-from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words
-from dpfast.privacy.pure import range_mu
+from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, plain_words, range_mu
 
 if TYPE_CHECKING:
     from dpfast.privacy.guarantee import Privacy

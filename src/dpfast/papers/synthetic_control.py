@@ -32,8 +32,7 @@ from typing import Any
 from dpfast import _arguments as check
 from dpfast.papers import Bound
 from dpfast.privacy import DonorNoise, DonorObjectiveNoise, ObjectiveNoise, Privacy, donor_curvature
-from dpfast.privacy.guarantee import law_for
-from dpfast.privacy.pure import l2_laplace_expected_norm
+from dpfast.privacy.guarantee import l2_laplace_expected_norm, law_for
 
 
 def printed_output_noise(

@@ -40,7 +40,7 @@ from scipy import linalg
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.privacy.smooth_gaussian import UsualVariance
 from dpfast.releases.data_dependent import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments

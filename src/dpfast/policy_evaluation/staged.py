@@ -39,7 +39,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run
 from dpfast.privacy import Privacy, parts_of
-from dpfast.privacy.rounding import ROUND_UP, remembered
+from dpfast.privacy.guarantee import ROUND_UP, remembered
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.solvers.state_values import Earlier, Estimate, Lost, StateSums, fitted_values
 from dpfast.statistics.filled_returns import (

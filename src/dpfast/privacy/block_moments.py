@@ -65,8 +65,8 @@ from itertools import combinations
 from typing import NotRequired, TypedDict, Unpack
 
 from dpfast import _arguments as check
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.privacy.moment_scales import MomentScales, RowKind, block_costs, joint_mu, moment_mu, moment_scales, raised
-from dpfast.privacy.rounding import ROUND_UP
 
 CLIPPINGS = ("common", "separate")
 

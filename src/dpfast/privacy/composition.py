@@ -11,7 +11,7 @@ probability of its delta. Otherwise its log likelihood ratio is at most its epsi
 places are:
 
 - of an epsilon-DP release (epsilon, 0, 0), and also (0, range_mu(2 epsilon), 0), as its trade-off function is above
-  that Gaussian's (privacy.pure);
+  that Gaussian's (privacy.guarantee);
 - of an (epsilon, delta)-DP one either of these with delta beside it. Such a release is a post-processing of one that
   reveals everything with probability delta, and is randomised response at epsilon otherwise [1]_;
 - of a mu-Gaussian-DP one (0, mu, 0) [2]_.
@@ -88,11 +88,24 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy.gaussian import compose_mu, gaussian_delta, gaussian_epsilon, gaussian_mu, split_mu
-from dpfast.privacy.guarantee import SLACK, Privacy
+from dpfast.privacy.guarantee import (
+    ROUND_DOWN,
+    ROUND_UP,
+    SLACK,
+    Privacy,
+    bisected,
+    compose_mu,
+    down,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    range_mu,
+    range_of_mu,
+    remembered,
+    split_mu,
+    sqrt_down,
+)
 from dpfast.privacy.picks import picks_delta
-from dpfast.privacy.pure import range_mu, range_of_mu
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, bisected, down, remembered, sqrt_down
 
 Composition = Literal["basic", "advanced", "mu"]
 

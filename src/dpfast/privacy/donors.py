@@ -36,11 +36,21 @@ import math
 from dataclasses import dataclass
 
 from dpfast import _arguments as check
-from dpfast.privacy.gaussian import gaussian_mu, gaussian_scale, scale_for_mu
-from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation, law_for
+from dpfast.privacy.guarantee import (
+    ROUND_DOWN,
+    ROUND_UP,
+    Law,
+    Privacy,
+    coordinate_deviation,
+    gaussian_mu,
+    gaussian_scale,
+    l2_laplace_scale,
+    law_for,
+    least_at,
+    remembered,
+    scale_for_mu,
+)
 from dpfast.privacy.objective import ObjectiveNoise, objective_noise
-from dpfast.privacy.pure import l2_laplace_scale
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, least_at, remembered
 
 # Mean square of an entry that is uniform on [-1, 1]: the guess about donors in a calibration.
 _MEAN_SQUARE = 1.0 / 3.0

@@ -47,7 +47,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy.rounding import ROUND_UP, first_that_holds, remembered, sqrt_ratio_up, sqrt_up
+from dpfast.privacy.guarantee import ROUND_UP, first_that_holds, remembered, sqrt_ratio_up, sqrt_up
 
 BLOCKS = ("xx", "x", "xy", "y", "n")
 

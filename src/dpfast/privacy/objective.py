@@ -115,14 +115,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpfast import _arguments as check
-from dpfast.privacy.gaussian import gaussian_delta
-from dpfast.privacy.guarantee import Law, Privacy, coordinate_deviation
-from dpfast.privacy.pure import l2_laplace_scale
-from dpfast.privacy.rounding import (
+from dpfast.privacy.guarantee import (
     ROUND_DOWN,
     ROUND_UP,
+    Law,
+    Privacy,
     bisected,
+    coordinate_deviation,
     first_that_holds,
+    gaussian_delta,
+    l2_laplace_scale,
     largest_within,
     least_at,
     remembered,

@@ -55,10 +55,20 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy.gaussian import compose_mu, gaussian_delta, gaussian_epsilon, gaussian_mu, split_mu
-from dpfast.privacy.guarantee import Privacy
-from dpfast.privacy.pure import range_mu, range_of_mu
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, largest_within, remembered
+from dpfast.privacy.guarantee import (
+    ROUND_DOWN,
+    ROUND_UP,
+    Privacy,
+    compose_mu,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    largest_within,
+    range_mu,
+    range_of_mu,
+    remembered,
+    split_mu,
+)
 
 # Pairs of ratios, times picks: a pick on the grid is longer than a pick by one part in this many. Largest number of
 # picks.

@@ -81,9 +81,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpfast import _arguments as check
-from dpfast.privacy import rounding
-from dpfast.privacy.gaussian import delta_for, gaussian_delta, gaussian_scale
-from dpfast.privacy.rounding import largest_within, remembered
+from dpfast.privacy.guarantee import delta_for, down, gaussian_delta, gaussian_scale, largest_within, remembered, up
 
 #: The default beta is the largest with an alpha of at most this many times that of noise of fixed size.
 ALPHA_OVER_FLOOR = 1.25
@@ -140,7 +138,7 @@ class SmoothGaussian:
         data, and so leaves S as smooth as it is: (S + c)/(S' + c) lies between S/S' and 1.
         """
         bound = Fraction(check.nonnegative("smooth_sensitivity", smooth_sensitivity))
-        scale = rounding.up(Fraction(self.alpha) * (bound + 2 * Fraction(check.nonnegative("tau", tau))))
+        scale = up(Fraction(self.alpha) * (bound + 2 * Fraction(check.nonnegative("tau", tau))))
         if scale == math.inf:
             raise ValueError("the noise's scale is beyond the largest float")
         return scale
@@ -162,7 +160,7 @@ class SmoothGaussian:
                 "epsilon must be larger for noise whose size depends on the data: it leaves beta = "
                 f"{self.beta:.3g}, of which rounding may take {2.0 * error:.3g} or more"
             )
-        return rounding.down(left)
+        return down(left)
 
 
 def smooth_gaussian(epsilon: float, delta: float, dim: int, beta: float | None = None) -> SmoothGaussian:
@@ -335,7 +333,7 @@ def _smallest_alpha(epsilon: float, delta: float, dim: int, beta: float) -> floa
         )
     distance = largest_within(lambda one: _log_delta(one, beta, epsilon, dim), target, 1.0 / floor, slack=_SLACK)
     # 1/alpha is rounded up in the verification, hence two more roundings here.
-    return rounding.up(1 / Fraction(distance)) * (1.0 + 2.0**-51)
+    return up(1 / Fraction(distance)) * (1.0 + 2.0**-51)
 
 
 @lru_cache(maxsize=1024)

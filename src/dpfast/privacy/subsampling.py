@@ -27,8 +27,19 @@ from functools import cached_property
 from typing import Any
 
 from dpfast import _arguments as check
-from dpfast.privacy import rounding
-from dpfast.privacy.gaussian import gaussian_delta, gaussian_mu, gaussian_scale
+from dpfast.privacy.guarantee import (
+    ROUND_DOWN,
+    ROUND_UP,
+    bisected,
+    down,
+    first_that_holds,
+    gaussian_delta,
+    gaussian_mu,
+    gaussian_scale,
+    least_at,
+    remembered,
+    up,
+)
 from dpfast.privacy.moment_scales import (
     MomentScales,
     block_costs,
@@ -37,7 +48,6 @@ from dpfast.privacy.moment_scales import (
     xx_sensitivity,
     xy_sensitivity,
 )
-from dpfast.privacy.rounding import ROUND_DOWN, ROUND_UP, bisected, first_that_holds, least_at, remembered
 
 _SPLITS_TRIED = 33
 _SHRINKAGES = 26
@@ -89,8 +99,8 @@ def subsampled_budget(epsilon: float, delta: float, n_sampled: int, n_total: int
     if not Fraction(delta) < fraction:
         raise ValueError(f"delta must be below n_sampled/n_total = {float(fraction):.3g}, got {delta!r}")
     if sampled == total or epsilon == math.inf:
-        return epsilon, rounding.down(Fraction(delta) / fraction)
-    return inner_epsilon(epsilon, rounding.up(fraction)), rounding.down(Fraction(delta) / fraction)
+        return epsilon, down(Fraction(delta) / fraction)
+    return inner_epsilon(epsilon, up(fraction)), down(Fraction(delta) / fraction)
 
 
 def inner_epsilon(epsilon: float, gamma: float) -> float:
@@ -217,7 +227,7 @@ class _Pair:
     @cached_property
     def gamma(self) -> float:
         """The fraction sampled, rounded up."""
-        return rounding.up(Fraction(self.n_sampled, self.n_total))
+        return up(Fraction(self.n_sampled, self.n_total))
 
     def delta(self, scales: MomentScales, epsilon: float) -> float:
         if min(scales.xx, scales.xy) == 0.0 and epsilon < math.inf:

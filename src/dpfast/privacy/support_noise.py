@@ -29,10 +29,16 @@ from fractions import Fraction
 from typing import Literal
 
 from dpfast import _arguments as check
-from dpfast.privacy import rounding
-from dpfast.privacy.gaussian import gaussian_mu, scale_for_mu
-from dpfast.privacy.guarantee import Adjacency, Privacy
-from dpfast.privacy.pure import exponential_mechanism_coefficient, laplace_scale
+from dpfast.privacy.guarantee import (
+    Adjacency,
+    Privacy,
+    exponential_mechanism_coefficient,
+    gaussian_mu,
+    laplace_scale,
+    scale_for_mu,
+    sqrt_up,
+    up,
+)
 
 
 def loss_range(bound_y: float, reach: float) -> float:
@@ -46,7 +52,7 @@ def loss_range(bound_y: float, reach: float) -> float:
     (18.0, 6.0)
     """
     y, t = Fraction(check.positive("bound_y", bound_y)), Fraction(check.positive("reach", reach))
-    return rounding.up(2 * y * t if t <= y else (y + t) ** 2 / 2)
+    return up(2 * y * t if t <= y else (y + t) ** 2 / 2)
 
 
 def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacency: Adjacency) -> float:
@@ -62,7 +68,7 @@ def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacen
         check.nonnegative("error", error)
     )
     epsilon = check.positive("epsilon", epsilon)
-    return exponential_mechanism_coefficient(epsilon, rounding.up(length), monotone=True)
+    return exponential_mechanism_coefficient(epsilon, up(length), monotone=True)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
     laplace = laplace_scale(epsilon, float(moved))
     if delta > 0.0:
         mu = gaussian_mu(epsilon, delta)
-        gaussian = scale_for_mu(mu, rounding.sqrt_up(Fraction(moved)))
+        gaussian = scale_for_mu(mu, sqrt_up(Fraction(moved)))
         if gaussian < math.sqrt(2.0) * laplace:
             return VoteNoise(privacy, "Gaussian", gaussian, mu)
     return VoteNoise(Privacy(privacy.epsilon, 0.0, privacy.adjacency), "Laplace", laplace)

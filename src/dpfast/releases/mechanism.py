@@ -34,8 +34,7 @@ from dpfast.privacy import (
     parts_of,
     scale_for_mu,
 )
-from dpfast.privacy.guarantee import Law, coordinate_deviation
-from dpfast.privacy.rounding import ROUND_UP, quotient_up, remembered
+from dpfast.privacy.guarantee import ROUND_UP, Law, coordinate_deviation, quotient_up, remembered
 
 Found = TypeVar("Found", covariant=True)
 

@@ -44,7 +44,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes
 from dpfast.releases.printed import printed

@@ -44,10 +44,8 @@ from dpfast.privacy.block_moments import (
     visit_moment_mu,
     visit_moment_scales,
 )
-from dpfast.privacy.gaussian import gaussian_mu
-from dpfast.privacy.guarantee import Law, coordinate_deviation, law_for
+from dpfast.privacy.guarantee import Law, coordinate_deviation, gaussian_mu, l2_laplace_scale, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
-from dpfast.privacy.pure import l2_laplace_scale
 from dpfast.privacy.subsampling import subsampled_moment_delta, subsampled_moment_scales
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed

@@ -36,8 +36,8 @@ from typing import TypedDict
 import numpy as np
 
 from dpfast import _arguments as check
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.privacy.objective import Changes, SplitCost
-from dpfast.privacy.rounding import ROUND_UP
 from dpfast.solvers import Box, CallableLoss, ElasticNet, GeneralisedLinearLoss, Proximable, SquaredLoss
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.loss_sums import LossBounds

@@ -46,7 +46,7 @@ from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock, kept, numbers_
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Drawn, Mechanism, NoisySum, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.people import People

@@ -14,7 +14,7 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.releases.people import (

@@ -48,7 +48,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit, parts_of
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.moments import check_radius
 from dpfast.releases.people import (

@@ -27,7 +27,7 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import Privacy, Unit
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Around, NoisySum, Query, Stages
 from dpfast.statistics.rows import RowMap, centred
 

@@ -18,7 +18,7 @@ from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.ledger import Ledger, Release, Reservation
 from dpfast.privacy import Privacy, Unit, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
-from dpfast.privacy.rounding import ROUND_DOWN
+from dpfast.privacy.guarantee import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
 
 # Parameters that a selection sets in its candidates.

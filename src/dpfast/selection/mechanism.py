@@ -6,7 +6,7 @@ never exceeds 1.) A cost is a function of that person's row and of the model, to
 depend on other rows. So costs are numbers in [0, 1], and their sums are exact. A person who joins moves the sums of all
 models by amounts in [0, 1], an interval of length 1. A person who replaces another moves them by amounts in [-1, 1], an
 interval of length 2. The exponential mechanism with the rate epsilon/length is epsilon-DP (privacy.support_noise),
-given any models; these are released. It has a mu too (privacy.pure), and so composes with a Gaussian last fit.
+given any models; these are released. It has a mu too (privacy.guarantee), and so composes with a Gaussian last fit.
 
 *Two parts, one price.* The split does not depend on the rows' content. If the number of rows is public, a uniform
 sample of fixed size is held out; if it is private, each row is held out by an independent coin. Models are fitted on

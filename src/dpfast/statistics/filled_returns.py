@@ -41,7 +41,7 @@ from dpfast._redacted import quiet
 from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels.columns import FixedPoint
-from dpfast.privacy import rounding
+from dpfast.privacy.guarantee import sqrt_up
 from dpfast.statistics.returns import LARGEST_LIMIT, ReturnGrid, blocks_of, sum_of_trajectories
 from dpfast.statistics.visits import check_capacity, chunks_of_visits
 
@@ -134,8 +134,8 @@ def state_sum_bound(returns: FilledReturns, clip: float, most_visited: int) -> f
     """Return the largest norm of what a person adds to `state_sums`, rounded up."""
     rows = returns.n_sums(1)
     entries = (Fraction(33, 32), Fraction(17, 16), Fraction(9, 8))[rows - 3]
-    rounded = rounding.sqrt_up(Fraction(rows * most_visited)) / 2.0 / _UNITS
-    return (clip * _ROUND_UP * rounding.sqrt_up(entries) + rounded) * _ROUND_UP
+    rounded = sqrt_up(Fraction(rows * most_visited)) / 2.0 / _UNITS
+    return (clip * _ROUND_UP * sqrt_up(entries) + rounded) * _ROUND_UP
 
 
 @quiet

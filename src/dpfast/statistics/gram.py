@@ -23,8 +23,8 @@ from dpfast._arrays import FloatArray
 from dpfast.io.people import People
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import FixedPoint, Rows, is_readable, readable
-from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds
+from dpfast.privacy.guarantee import sqrt_up
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_block_bounds, padded_squared_bound
 
 # Integers 2**62 hold the products of so many rows at least: those of one person must fit.
@@ -92,10 +92,10 @@ def block_limits(unit: PersonUnit, tables: Sequence[tuple[int, float, float, int
         k, m_x, m_y, n_features=d, n_outcomes=outcomes, block_xx=in_units[0], block_xy=in_units[1]
     )
     safe_rows = min(math.isqrt(xx) // m_x, math.isqrt(xy // (m_x * m_y)), k)
-    bounds = BlockBounds(rounding.sqrt_up(xx / unit_xx**2))
+    bounds = BlockBounds(sqrt_up(xx / unit_xx**2))
     if outcomes > 0:
-        norm_y = rounding.sqrt_up(k * m_y / Fraction(scale_y) ** 2)
-        bounds = BlockBounds(bounds.xx, rounding.sqrt_up(xy / unit_xy**2), norm_y)
+        norm_y = sqrt_up(k * m_y / Fraction(scale_y) ** 2)
+        bounds = BlockBounds(bounds.xx, sqrt_up(xy / unit_xy**2), norm_y)
     target_xx, target_xy = (math.inf if bound is None else float(bound) for bound in in_units)
     return BlockLimits((target_xx, xx), (target_xy, xy), safe_rows, bounds)
 

@@ -33,7 +33,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.arrays import borrowed
 from dpfast.kernels import inverse_squares
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP
 
 _LARGEST_COUNT = 1 << 53
 _SMALLEST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100

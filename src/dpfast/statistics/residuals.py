@@ -42,8 +42,8 @@ from dpfast.io.people import People
 from dpfast.kernels import coded_step, residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, FixedPoint, Rows, is_readable, range_of, readable
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
+from dpfast.privacy.guarantee import remembered
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
-from dpfast.privacy.rounding import remembered
 from dpfast.statistics.coded import PairTables
 from dpfast.statistics.gram import checked_bound, grid_exponent, people_within
 from dpfast.statistics.rows import CodedTables, RowMap

@@ -31,7 +31,7 @@ from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.partitions import Found, Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
-from dpfast.privacy import rounding
+from dpfast.privacy.guarantee import remembered, up
 
 # A range has between 2**30 and 2**31 units: so 2**31 trajectories still sum in 64 bits.
 _LOG2_UNITS = 30
@@ -44,10 +44,10 @@ _STEPS_PER_RANGE = 1 << 22  # some 20 ms of one core: how long an interrupt wait
 _FEW_ROUNDINGS = 4 * 2.0**-53
 
 
-@rounding.remembered
+@remembered
 def _exponent_and_largest(low: float, high: float) -> tuple[int, int]:
     width = Fraction(high) - Fraction(low)
-    exponent = _LOG2_UNITS - math.frexp(rounding.up(width))[1]
+    exponent = _LOG2_UNITS - math.frexp(up(width))[1]
     while width * Fraction(2) ** exponent <= 1 << _LOG2_UNITS:
         exponent += 1
     return exponent, int(width * Fraction(2) ** exponent)

@@ -37,8 +37,8 @@ from dpfast.io.people import People
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import diagonal_moments
 from dpfast.kernels.columns import FixedPoint
-from dpfast.privacy import rounding
 from dpfast.privacy.block_moments import BlockBounds, VisitLimits
+from dpfast.privacy.guarantee import sqrt_up, up
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
 from dpfast.statistics.gram import PersonUnit, person_block_bounds, rounded_bound
 from dpfast.statistics.returns import (
@@ -345,7 +345,7 @@ class _Diagonal:
         self._bound_a, most_a = _padded(scheme.bounds[0], exponent_a, self._weights, most_visited)
         self._bound_b, most_b = _padded(scheme.bounds[1], exponent_b, largest_b, most_visited)
         xx, xy = (
-            rounding.sqrt_up(squared / Fraction(4) ** exponent)
+            sqrt_up(squared / Fraction(4) ** exponent)
             for squared, exponent in ((most_a, exponent_a), (most_b, exponent_b))
         )
         # Such outcomes never lower the bound on b: with nonnegative entries nothing else depends on them.
@@ -382,10 +382,9 @@ class _Centered(_Diagonal):
         self._middle, self.origin = float(grid.middle_units), grid.middle
         weight = float(self._weights[0])
         ends = [int(np.rint(weight * (units - self._middle) * self._scale)) for units in (0.0, float(grid.largest))]
-        visit = rounding.up(Fraction(int(weight)) / Fraction(2) ** exponent_a)
+        visit = up(Fraction(int(weight)) / Fraction(2) ** exponent_a)
         width, reach = (
-            rounding.up(Fraction(units) / Fraction(2) ** exponent_b)
-            for units in (ends[1] - ends[0], max(ends[1], -ends[0]))
+            up(Fraction(units) / Fraction(2) ** exponent_b) for units in (ends[1] - ends[0], max(ends[1], -ends[0]))
         )
         return VisitBounds(
             VisitLimits(len(rho), most_visited, visit, width, reach),
@@ -410,7 +409,7 @@ def _padded(bound: float | None, exponent: int, largest: FloatArray, most_visite
     if bound is None or Fraction(bound) ** 2 * Fraction(4) ** exponent >= reached:
         return math.inf, reached
     scaled = Fraction(bound) * Fraction(2) ** exponent
-    root = Fraction(rounding.sqrt_up(Fraction(most_visited)))
+    root = Fraction(sqrt_up(Fraction(most_visited)))
     padded = scaled * Fraction(_SUM_ROUND_UP) + root * (Fraction(1, 2) + Fraction(1, 1 << 20))
     return float(scaled), min(padded**2, reached)
 

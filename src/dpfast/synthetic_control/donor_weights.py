@@ -58,8 +58,7 @@ from dpfast.privacy import (
     output_noise,
     weight_sensitivity,
 )
-from dpfast.privacy.guarantee import coordinate_deviation, expected_length
-from dpfast.privacy.rounding import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP, coordinate_deviation, expected_length
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw, draw_columns
 from dpfast.releases.minimisers import draw_perturbation, perturbation_rounding
 from dpfast.releases.printed import printed

@@ -20,7 +20,7 @@ from dpfast.privacy import (
     scale_for_mu,
     split_mu,
 )
-from dpfast.privacy.gaussian import _verified
+from dpfast.privacy.guarantee import _verified
 
 EPSILONS = [0.0, 1e-6, 1e-4, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 100.0, 1e3]
 DELTAS = [0.5, 0.1, 1e-3, 1e-6, 1e-10, 1e-20, 1e-30]
