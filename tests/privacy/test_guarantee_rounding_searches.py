@@ -12,10 +12,10 @@ from dpfast.privacy import (
     objective,
     objective_noise,
     parts_of,
-    rounding,
     subsampled_moment_scales,
 )
 from dpfast.privacy.donors import donor_objective_noise
+from dpfast.privacy.guarantee import remembered
 from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.solvers import LogisticLoss
 
@@ -129,7 +129,7 @@ def test_costs_of_the_same_numbers_are_equal_and_of_others_are_not():
 def test_an_answer_that_raises_is_not_remembered():
     calls = []
 
-    @rounding.remembered
+    @remembered
     def search(number):
         calls.append(number)
         raise ValueError("no such number")

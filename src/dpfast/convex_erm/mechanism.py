@@ -28,7 +28,7 @@ from dpfast.releases.noisy_descent import Descended, NoisyDescent
 from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP, placed
-from dpfast.solvers.constraints import Constraint
+from dpfast.solvers.certificates import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
 from dpfast.statistics.margins import MarginCells, margin_counts

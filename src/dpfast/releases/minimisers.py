@@ -49,8 +49,8 @@ from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes
 from dpfast.releases.printed import printed
 from dpfast.solvers import CallableLoss, ElasticNet, GeneralisedLinearLoss, L2Ball, Lasso, SquaredLoss
-from dpfast.solvers.constraints import Constraint
-from dpfast.solvers.loss_sums import CallableLossSum, GeneralisedLinear, LeastSquares
+from dpfast.solvers.certificates import Constraint
+from dpfast.solvers.losses import CallableLossSum, GeneralisedLinear, LeastSquares
 from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap

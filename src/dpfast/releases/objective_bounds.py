@@ -39,8 +39,8 @@ from dpfast import _arguments as check
 from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.privacy.objective import Changes, SplitCost
 from dpfast.solvers import Box, CallableLoss, ElasticNet, GeneralisedLinearLoss, Proximable, SquaredLoss
-from dpfast.solvers.constraints import Constraint
-from dpfast.solvers.loss_sums import LossBounds
+from dpfast.solvers.certificates import Constraint
+from dpfast.solvers.losses import LossBounds
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 
 Penalty = ElasticNet | Proximable

@@ -26,17 +26,27 @@ from scipy import linalg
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels import quadratic_step as kernel
-from dpfast.solvers.arrays import ROUND_UP, exact_product, exact_sum, finite_array, in_two_rows, normalised
 from dpfast.solvers.certificates import (
+    LARGEST,
+    ROUND_UP,
+    Box,
     Certificate,
+    Constraint,
+    ElasticNet,
+    L1Ball,
+    L2Ball,
     Minimiser,
     ProximalBounds,
     QuadraticBounds,
     attainable,
     checked_linear,
+    exact_product,
+    exact_sum,
+    finite_array,
+    in_two_rows,
+    normalised,
     reduced_linear,
 )
-from dpfast.solvers.constraints import LARGEST, Box, Constraint, ElasticNet, L1Ball, L2Ball
 from dpfast.solvers.sphere import ball_multiplier
 
 

@@ -24,26 +24,30 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels import quadratic_step
-from dpfast.solvers.arrays import ROUND_UP, UNIT, exact_product, finite_array, in_two_rows, normalised, sum_of_pairs
 from dpfast.solvers.certificates import (
-    Certificate,
-    Guess,
-    Minimiser,
-    ProximalBounds,
-    attainable,
-    checked_linear,
-    conditioned,
-    reduced_linear,
-)
-from dpfast.solvers.constraints import (
     LARGEST,
+    ROUND_UP,
+    UNIT,
+    Certificate,
     Constraint,
     ElasticNet,
+    Guess,
     L2Ball,
+    Minimiser,
     Proximable,
+    ProximalBounds,
+    attainable,
     checked_constraint,
+    checked_linear,
+    conditioned,
+    exact_product,
+    finite_array,
     in_range,
+    in_two_rows,
+    normalised,
     penalty_weight,
+    reduced_linear,
+    sum_of_pairs,
 )
 from dpfast.solvers.quadratic import Face, QuadraticProblem, guesses, step_arguments
 

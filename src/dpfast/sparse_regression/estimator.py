@@ -43,7 +43,7 @@ from dpfast.releases.selection import (
     most_votes,
 )
 from dpfast.solvers.best_subset import SupportScores
-from dpfast.solvers.loss_sums import LeastSquares
+from dpfast.solvers.losses import LeastSquares
 from dpfast.sparse_regression.mechanism import (
     R2,
     SIGNAL,

@@ -26,7 +26,7 @@ from dpfast.releases.objective_bounds import ObjectiveBounds
 from dpfast.releases.pursuit import UNCLIPPED, Pursuit
 from dpfast.releases.selection import Scored, ScoredSelection, VotedSelection, Voters, chance_of_noise
 from dpfast.solvers import Box, SquaredLoss
-from dpfast.solvers.loss_sums import LeastSquares
+from dpfast.solvers.losses import LeastSquares
 from dpfast.statistics import Grid, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
