@@ -51,7 +51,7 @@ from dpfast.releases.mechanism import Drawn, Mechanism, NoisySum, Query, SingleR
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.people import People
 from dpfast.releases.staged_regression import Public, StagedRegression
-from dpfast.solvers.bounds import quantile_bin
+from dpfast.solvers.averaged_descent import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound
 from dpfast.statistics.gram import sum_of_parts

@@ -2,9 +2,9 @@
 
 A person counts once in each of h histograms (statistics/sizes.py), and moves one bin of each or, when replaced, two:
 the noise is that of `NoisySum.of_counts`. Everything else is a function of the noisy counts and public numbers. The
-bound from each histogram is the smallest one with few people above it (solvers/bounds.py). Zeros have a bin of their
-own, and so have the least sizes: neither is ever a scale. Rows, outcomes or entries with an empty histogram get bounds
-that reduce them to nothing.
+bound from each histogram is the smallest one with few people above it (solvers/averaged_descent.py). Zeros have a bin
+of their own, and so have the least sizes: neither is ever a scale. Rows, outcomes or entries with an empty histogram
+get bounds that reduce them to nothing.
 
 The next mechanism is a release of its own: `NoisySum.counts_within` divides the budget between both.
 """
@@ -21,7 +21,7 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.mechanism import NoisySum
-from dpfast.solvers.bounds import USUAL, Caution, LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
+from dpfast.solvers.averaged_descent import USUAL, Caution, LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
 from dpfast.statistics.sizes import HalfOctaves, Sizes
 
 #: Share of the budget, if bounds are found within it.

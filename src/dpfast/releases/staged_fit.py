@@ -26,8 +26,7 @@ from dpfast.releases.people import (
     sum_squares,
 )
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule
-from dpfast.solvers.bounds import last_bin
+from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule, last_bin
 from dpfast.solvers.clipping_bias import Excess, Few, corrected, corrected_about, hidden, tail
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.ridge import RidgeSolution, eigh

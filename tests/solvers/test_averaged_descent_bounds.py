@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.solvers.bounds import USUAL, Caution, last_bin, last_of_side, quantile_bin
+from dpfast.solvers.averaged_descent import USUAL, Caution, last_bin, last_of_side, quantile_bin
 
 
 def test_without_noise_the_share_alone_is_cut_off():
