@@ -12,7 +12,8 @@ from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.guarantee import gaussian_mu
-from dpfast.releases import mechanism, minimisers, moments, sandwich, staged_fit
+from dpfast.releases import mechanism, moments, sandwich, staged_fit
+from dpfast.releases import objective_bounds
 from dpfast.solvers import averaged_descent
 
 # Each attack is wrong once in ten million times.
@@ -54,12 +55,12 @@ def test_a_delta_that_is_ignored(monkeypatch):
 
 
 def test_half_of_the_sensitivity(monkeypatch):
-    calibrate = minimisers.objective_noise
+    calibrate = objective_noise
 
     def halved(privacy, *, changes, **options):
         return calibrate(privacy, changes={what: 0.5 * length for what, length in changes.items()}, **options)
 
-    monkeypatch.setattr(minimisers, "objective_noise", halved)
+    monkeypatch.setattr(objective_bounds, "objective_noise", halved)
     for law in ("Gaussian", "L2-Laplace"):
         # Twice the epsilon: 150 outputs tell a factor of 1.8 from 1 in all but one of a million runs.
         assert attack_on(f"minimiser, hinge, {law} objective, replace_one").run(150, ERROR).epsilon > 1.0

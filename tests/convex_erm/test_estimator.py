@@ -20,7 +20,7 @@ from dpfast import (
     Privacy,
     UnsoundCalibrationWarning,
 )
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import ObjectivePerturbation
 from dpfast.solvers import (
     Box,
     CallableLoss,

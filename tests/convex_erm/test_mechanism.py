@@ -11,8 +11,7 @@ from dpfast.convex_erm import objective_perturbation
 from dpfast.convex_erm.mechanism import Counts
 from dpfast.privacy import UnsoundCalibrationWarning
 from dpfast.releases.mechanism import NoisySum
-from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.solvers import Box, CallableLoss, L1Ball, L2Ball, LogisticLoss, SmoothedHuber, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP
 from dpfast.statistics import gram

@@ -21,7 +21,7 @@ import dpfast
 from dpfast import io
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.multi_outcome.mechanism import NONNEGATIVE
-from dpfast.releases.minimisers import TableLoss
+from dpfast.releases.objective_bounds import TableLoss
 from dpfast.releases.pursuit import _SomeColumns
 from dpfast.solvers import SmoothedHuber
 from dpfast.sparse_regression.mechanism import top_entries, whole_row_bound

@@ -13,7 +13,7 @@ from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu, keeps_to
 from dpfast.releases import sandwich
 from dpfast.releases.mechanism import answered
-from dpfast.releases.minimisers import TableLoss
+from dpfast.releases.objective_bounds import TableLoss
 from dpfast.releases.sandwich import LossRows, Sandwich, Weighed, exact_errors, sum_weighed
 from dpfast.solvers import LogisticLoss, PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics import rounded_bound

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfast import Privacy, statistics
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import ObjectivePerturbation
 from dpfast.sparse_regression.mechanism import (
     bounds_on_support,
     error_of_coefficients,

@@ -41,9 +41,8 @@ from dpfast.plotting.public_rows import draw_classes
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.mechanism import NoisySum
-from dpfast.releases.minimisers import ObjectivePerturbation
 from dpfast.releases.noisy_descent import Descended, Link, NoisyDescent
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss, SmoothedHinge

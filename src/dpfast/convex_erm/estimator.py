@@ -1,8 +1,8 @@
 """Private convex empirical risk minimisation: regression and classification by noise in the objective.
 
 The minimiser of a summed loss, over a public convex set and with a convex penalty, is released by objective
-perturbation (releases/minimisers.py). Squared losses are minimised from exact moments of rows, others from the rows.
-"""
+perturbation (releases/objective_bounds.py). Squared losses are minimised from exact moments of rows, others from the
+rows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,16 @@ from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
 from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.plan import Plan
 from dpfast.privacy import Privacy
-from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_rows
-from dpfast.releases.objective_bounds import ObjectiveBounds, Penalty, Sizes, check_bound, check_problem
+from dpfast.releases.objective_bounds import (
+    ObjectiveBounds,
+    ObjectivePerturbation,
+    Penalty,
+    Sizes,
+    TableLoss,
+    check_bound,
+    check_problem,
+    loss_of_rows,
+)
 from dpfast.releases.people import People
 from dpfast.releases.sandwich import Sandwich, exact_errors
 from dpfast.solvers import (

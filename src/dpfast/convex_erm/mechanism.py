@@ -23,9 +23,15 @@ from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.source import check_source
 from dpfast.privacy import Calibration, Privacy
 from dpfast.releases.mechanism import Around, Mechanism, NoisySum, Query, Stages, within
-from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_moments
 from dpfast.releases.noisy_descent import Descended, NoisyDescent
-from dpfast.releases.objective_bounds import Penalty, check_bound, check_problem
+from dpfast.releases.objective_bounds import (
+    ObjectivePerturbation,
+    Penalty,
+    TableLoss,
+    check_bound,
+    check_problem,
+    loss_of_moments,
+)
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
 from dpfast.solvers.calibration import FARTHEST_GAP, placed
 from dpfast.solvers.certificates import Constraint

@@ -25,7 +25,7 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.privacy import Privacy, gaussian_scale
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import ObjectivePerturbation
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 

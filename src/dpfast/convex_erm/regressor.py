@@ -24,7 +24,7 @@ from dpfast.estimator.bounded import Measured, columns_of, open_with_outcome, ou
 from dpfast.estimator.plan import Plan
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
-from dpfast.releases.minimisers import ObjectivePerturbation
+from dpfast.releases.objective_bounds import ObjectivePerturbation
 from dpfast.releases.people import People
 from dpfast.releases.score_regression import ScoreLoss
 from dpfast.releases.size_counts import FEW, OF_COUNTS, Lowered, NoisySizes

@@ -36,8 +36,8 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
-from dpfast.releases.minimisers import TableLoss
 from dpfast.releases.moments import JointMoments
+from dpfast.releases.objective_bounds import TableLoss
 from dpfast.releases.staged_fit import held
 from dpfast.solvers import GeneralisedLinearLoss, PoissonLoss
 from dpfast.solvers.sandwich import Errors, Rates, Sums, errors, newton_step

@@ -30,8 +30,7 @@ from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
-from dpfast.releases.minimisers import ObjectivePerturbation, loss_of_moments
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, loss_of_moments
 from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
 from dpfast.releases.selection import (
     Progress,

@@ -1,9 +1,8 @@
 """Public bounds of records on a support of few features, with coefficients ``|theta_j| <= 1``.
 
 The support is chosen (releases/selection.py), then the coefficients on it are those of objective perturbation over that
-box (releases/minimisers.py), from exact moments. Both see the same bounds. Each mechanism computes the error due to
-privacy, from public numbers.
-"""
+box (releases/objective_bounds.py), from exact moments. Both see the same bounds. Each mechanism computes the error due
+to privacy, from public numbers."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import SplitCost
 from dpfast.releases.mechanism import Around, Mechanism, Query, Stages
-from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.releases.pursuit import UNCLIPPED, Pursuit
 from dpfast.releases.selection import Scored, ScoredSelection, VotedSelection, Voters, chance_of_noise
 from dpfast.solvers import Box, SquaredLoss

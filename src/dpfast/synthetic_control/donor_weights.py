@@ -60,7 +60,7 @@ from dpfast.privacy import (
 )
 from dpfast.privacy.guarantee import ROUND_UP, coordinate_deviation, expected_length
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw, draw_columns
-from dpfast.releases.minimisers import draw_perturbation, perturbation_rounding
+from dpfast.releases.objective_bounds import draw_perturbation, perturbation_rounding
 from dpfast.releases.printed import printed
 from dpfast.solvers import L1Ball
 from dpfast.solvers.quadratic import FactorMatrix, minimise_quadratic

@@ -10,8 +10,7 @@ from neighbours import climb, row_in_ball
 from reference.perturbed import IntervalLaw, divergences
 
 from dpfast import Privacy
-from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.solvers import CappedLogisticLoss, L2Ball, LogisticLoss, SmoothedHinge, SmoothedHuber, SquaredLoss
 
 ADJACENCIES = ["replace_one", "add_remove"]

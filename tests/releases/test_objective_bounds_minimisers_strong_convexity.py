@@ -8,8 +8,7 @@ import pytest
 from dpfast import Privacy
 from dpfast.papers import convex_erm as theory
 from dpfast.privacy import objective_scale
-from dpfast.releases.minimisers import ObjectivePerturbation
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.solvers import Box, LogisticLoss, SmoothedHinge, SquaredLoss
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpfast import io
-from dpfast.releases.minimisers import TableLoss, loss_of_moments
+from dpfast.releases.objective_bounds import TableLoss, loss_of_moments
 from dpfast.solvers import LogisticLoss, SmoothedHuber, SquaredLoss
 from dpfast.statistics import gram
 

@@ -10,8 +10,7 @@ from scipy import stats
 
 from dpfast import Privacy, noise
 from dpfast.privacy import objective_noise
-from dpfast.releases.minimisers import ObjectivePerturbation, TableLoss, loss_of_moments
-from dpfast.releases.objective_bounds import ObjectiveBounds
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, TableLoss, loss_of_moments
 from dpfast.solvers import (
     Box,
     CappedLogisticLoss,
