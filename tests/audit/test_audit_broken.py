@@ -12,8 +12,7 @@ from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth
 from dpfast.privacy.guarantee import gaussian_mu
-from dpfast.releases import mechanism, moments, sandwich, staged_fit
-from dpfast.releases import objective_bounds
+from dpfast.releases import mechanism, moments, objective_bounds, sandwich, staged_fit
 from dpfast.solvers import averaged_descent
 
 # Each attack is wrong once in ten million times.
@@ -55,7 +54,7 @@ def test_a_delta_that_is_ignored(monkeypatch):
 
 
 def test_half_of_the_sensitivity(monkeypatch):
-    calibrate = objective_noise
+    calibrate = objective_bounds.objective_noise
 
     def halved(privacy, *, changes, **options):
         return calibrate(privacy, changes={what: 0.5 * length for what, length in changes.items()}, **options)

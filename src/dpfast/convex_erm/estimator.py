@@ -2,7 +2,8 @@
 
 The minimiser of a summed loss, over a public convex set and with a convex penalty, is released by objective
 perturbation (releases/objective_bounds.py). Squared losses are minimised from exact moments of rows, others from the
-rows."""
+rows.
+"""
 
 from __future__ import annotations
 

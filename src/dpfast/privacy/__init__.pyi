@@ -52,9 +52,6 @@ from dpfast.privacy.objective import meets_its_claim as meets_its_claim
 from dpfast.privacy.objective import objective_delta as objective_delta
 from dpfast.privacy.objective import objective_noise as objective_noise
 from dpfast.privacy.objective import objective_scale as objective_scale
-from dpfast.privacy.picks import picks_delta as picks_delta
-from dpfast.privacy.picks import picks_range as picks_range
-from dpfast.privacy.picks import split_with_picks as split_with_picks
 from dpfast.privacy.smooth_gaussian import SmoothGaussian as SmoothGaussian
 from dpfast.privacy.smooth_gaussian import best_beta as best_beta
 from dpfast.privacy.smooth_gaussian import smooth_gaussian as smooth_gaussian
@@ -64,5 +61,8 @@ from dpfast.privacy.subsampling import subsampled_moment_delta as subsampled_mom
 from dpfast.privacy.subsampling import subsampled_moment_scales as subsampled_moment_scales
 from dpfast.privacy.support_noise import VoteNoise as VoteNoise
 from dpfast.privacy.support_noise import loss_range as loss_range
+from dpfast.privacy.support_noise import picks_delta as picks_delta
+from dpfast.privacy.support_noise import picks_range as picks_range
 from dpfast.privacy.support_noise import score_rate as score_rate
+from dpfast.privacy.support_noise import split_with_picks as split_with_picks
 from dpfast.privacy.support_noise import vote_noise as vote_noise

@@ -105,7 +105,7 @@ from dpfast.privacy.guarantee import (
     split_mu,
     sqrt_down,
 )
-from dpfast.privacy.picks import picks_delta
+from dpfast.privacy.support_noise import picks_delta
 
 Composition = Literal["basic", "advanced", "mu"]
 

@@ -13,8 +13,8 @@ A round spends three parts of one joint budget (`dpfast.privacy.split_with_picks
 (statistics/scores.py). An added person moves the score of each feature by something in [-m, m], a replaced one by
 something in [-2m, 2m]. Computed norms are within tau of the exact ones: another 4 tau. So the exponential mechanism
 with a rate of r/(2m + 4 tau), or r/(4m + 4 tau), has the bounded range r: it is r-DP. By its range it composes with the
-other picks and the noise of all other releases (privacy/picks.py), whatever earlier releases these depend on. Features
-that were picked are no candidates, on either of two neighbouring tables.
+other picks and the noise of all other releases (privacy/support_noise.py), whatever earlier releases these depend on.
+Features that were picked are no candidates, on either of two neighbouring tables.
 
 Every clip, map and coefficient is a function of earlier releases and public numbers, fixed before rows are read again.
 

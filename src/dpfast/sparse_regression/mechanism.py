@@ -2,7 +2,8 @@
 
 The support is chosen (releases/selection.py), then the coefficients on it are those of objective perturbation over that
 box (releases/objective_bounds.py), from exact moments. Both see the same bounds. Each mechanism computes the error due
-to privacy, from public numbers."""
+to privacy, from public numbers.
+"""
 
 from __future__ import annotations
 
