@@ -3,7 +3,7 @@
     python -m benchmarks.probabilities [fits]
 
 "before" is a fixed function of the margins (``probabilities="link"``), with the whole budget for the coefficients. The
-tables marked "tuned" are of the kinds that the constants of `dpfast.solvers.calibration` were chosen on.
+tables marked "tuned" are of the kinds that the constants of `dpfast.convex_erm.calibration` were chosen on.
 """
 
 from __future__ import annotations

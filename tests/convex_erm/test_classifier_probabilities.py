@@ -10,10 +10,10 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, noise
+from dpfast.convex_erm.calibration import zero_of
 from dpfast.convex_erm.mechanism import Calibrated
 from dpfast.privacy import UtilityWarning, gaussian_delta, gaussian_mu, keeps_to
 from dpfast.solvers import L2Ball
-from dpfast.solvers.calibration import zero_of
 
 ADJACENCIES = ["replace_one", "add_remove"]
 METHODS = [("objective", 1e-6), ("gradient", 1e-6), ("objective", 0.0)]

@@ -8,12 +8,12 @@ import pytest
 
 from dpfast import BudgetExceeded, Ledger, Privacy, Release, noise
 from dpfast.convex_erm import objective_perturbation
+from dpfast.convex_erm.calibration import FARTHEST_GAP
 from dpfast.convex_erm.mechanism import Counts
 from dpfast.privacy import UnsoundCalibrationWarning
 from dpfast.releases.mechanism import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.solvers import Box, CallableLoss, L1Ball, L2Ball, LogisticLoss, SmoothedHuber, SquaredLoss
-from dpfast.solvers.calibration import FARTHEST_GAP
 from dpfast.statistics import gram
 from dpfast.statistics.rows import RowMap
 

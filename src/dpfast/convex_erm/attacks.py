@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
+from dpfast.convex_erm.calibration import margin_counts
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.plan import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
@@ -34,7 +35,6 @@ from dpfast.solvers import (
     SmoothedHuber,
     SmoothedQuantile,
 )
-from dpfast.statistics.margins import margin_counts
 from dpfast.statistics.sizes import HalfOctaves, Sizes
 
 _RIDGE = 1e5

@@ -19,6 +19,16 @@ from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
+from dpfast.convex_erm.calibration import (
+    N_POINTS,
+    calibrated_log_odds,
+    gaps,
+    interpolated,
+    limits,
+    placed,
+    unit_of,
+    zero_of,
+)
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
 from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effects
 from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
@@ -46,8 +56,6 @@ from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbat
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss, SmoothedHinge
-from dpfast.solvers.calibration import N_POINTS, calibrated_log_odds, interpolated, limits, placed, unit_of, zero_of
-from dpfast.statistics.margins import gaps
 from dpfast.statistics.rows import RowMap, limits_of, public_rows
 
 if TYPE_CHECKING:

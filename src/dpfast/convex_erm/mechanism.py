@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
+from dpfast.convex_erm.calibration import FARTHEST_GAP, MarginCells, margin_counts, placed
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.bounded import open_with_outcome
 from dpfast.estimator.persistence import Waiting
@@ -33,11 +34,9 @@ from dpfast.releases.objective_bounds import (
     loss_of_moments,
 )
 from dpfast.solvers import GeneralisedLinearLoss, SquaredLoss
-from dpfast.solvers.calibration import FARTHEST_GAP, placed
 from dpfast.solvers.certificates import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import Gram
-from dpfast.statistics.margins import MarginCells, margin_counts
 from dpfast.statistics.rows import RowMap, public_rows
 
 # Below, bins would be lost in the rounding of the smallest doubles.
@@ -185,13 +184,13 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
 
     *Privacy.* The cell of a row is a function of that row, of coefficients released before and of public numbers
-    (statistics/margins.py). The row adds at most 1 to its cell. Of a person with several rows the first is counted. No
-    other person decides which row this is. With more than two classes each class has a histogram of its own. So for any
-    coefficients one record more or less changes one cell of each histogram by up to 1, and one in the place of another
-    two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is drawn afresh. So the
-    counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add to mu squared. After a
-    pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private minimiser has no proved
-    curve under replace-one. After it, the epsilons and the deltas add up (`NoisySum.counts_within`). Everything
+    (convex_erm/calibration.py). The row adds at most 1 to its cell. Of a person with several rows the first is counted.
+    No other person decides which row this is. With more than two classes each class has a histogram of its own. So for
+    any coefficients one record more or less changes one cell of each histogram by up to 1, and one in the place of
+    another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is drawn afresh. So
+    the counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add to mu squared.
+    After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private minimiser has no
+    proved curve under replace-one. After it, the epsilons and the deltas add up (`NoisySum.counts_within`). Everything
     computed from coefficients and counts is post-processing.
     """
 

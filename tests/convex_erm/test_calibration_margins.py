@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpfast import io
-from dpfast.statistics.margins import MarginCells, gaps, margin_counts
+from dpfast.convex_erm.calibration import MarginCells, gaps, margin_counts
 from dpfast.statistics.rows import RowMap
 
 EDGES = np.array([-0.5, 0.0, 0.5])

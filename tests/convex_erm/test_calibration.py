@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit
 
-from dpfast.solvers import calibration
-from dpfast.solvers.calibration import (
+from dpfast.convex_erm.calibration import (
+    _KNOTS,
+    _OFFSETS,
+    _SLOPES,
+    _mean_log_odds,
     calibrated_log_odds,
     interpolated,
     limits,
@@ -134,10 +137,10 @@ def test_margins_beside_a_large_offset_have_bins_of_their_own(middle, slope):
 
 def test_log_odds_are_those_of_the_mean_probability_over_lines():
     rng = np.random.default_rng(0)
-    logs = rng.normal(size=(len(calibration._SLOPES), len(calibration._OFFSETS)))
-    lines = np.exp(calibration._SLOPES)[:, None, None] * calibration._KNOTS + calibration._OFFSETS[:, None]
+    logs = rng.normal(size=(len(_SLOPES), len(_OFFSETS)))
+    lines = np.exp(_SLOPES)[:, None, None] * _KNOTS + _OFFSETS[:, None]
     own, others = (np.einsum("ij,ijk->k", np.exp(logs), expit(sign * lines)) for sign in (1.0, -1.0))
-    np.testing.assert_allclose(calibration._mean_log_odds(logs), np.log(own) - np.log(others), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(_mean_log_odds(logs), np.log(own) - np.log(others), rtol=1e-9, atol=1e-9)
 
 
 def test_a_curve_goes_straight_on():
