@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, UtilityWarning, io
-from dpfast.convex_erm.plan import fitting
+from dpfast.convex_erm.mechanism import fitting
 from dpfast.solvers import CappedLogisticLoss, L2Ball, Lasso, LogisticLoss
 from dpfast.statistics.residuals import residual_sums
 

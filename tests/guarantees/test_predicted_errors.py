@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpfast import Privacy, noise
+from dpfast.convex_erm.mechanism import NoisyDescent, clip_of_slopes
 from dpfast.multi_outcome.mechanism import Frame, Options, Route
 from dpfast.noise import SeededSource
 from dpfast.privacy import weight_sensitivity
 from dpfast.releases.moments import JointMoments, prediction_costs
-from dpfast.releases.noisy_descent import NoisyDescent, clip_of_slopes
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, draw_perturbation
 from dpfast.solvers import LogisticLoss
 from dpfast.statistics.rows import RowMap

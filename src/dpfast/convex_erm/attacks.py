@@ -21,7 +21,7 @@ from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.convex_erm.calibration import margin_counts
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
-from dpfast.convex_erm.plan import fitting
+from dpfast.convex_erm.mechanism import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.bounded_attacks import counts_attacks, stages_attack
 from dpfast.ledger import Release

@@ -31,11 +31,18 @@ from dpfast.convex_erm.calibration import (
 )
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
 from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effects
-from dpfast.convex_erm.mechanism import Calibrated, Counts, Descent, Labelled, Minimisers
-from dpfast.convex_erm.plan import (
+from dpfast.convex_erm.mechanism import (
     ACCURACY,
     SPREAD,
     Asked,
+    Calibrated,
+    Counts,
+    Descended,
+    Descent,
+    Labelled,
+    Link,
+    Minimisers,
+    NoisyDescent,
     expected_accuracy,
     fitting,
     lost_accuracy,
@@ -51,7 +58,6 @@ from dpfast.plotting.public_rows import draw_classes
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.mechanism import NoisySum
-from dpfast.releases.noisy_descent import Descended, Link, NoisyDescent
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE

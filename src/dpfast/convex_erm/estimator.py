@@ -23,8 +23,15 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm.inference import CONSTANT, SHARE, ErrorReports, WithErrors, attributes_of, split
-from dpfast.convex_erm.mechanism import Labelled, Linear, Minimisers, names_of_minimisers
-from dpfast.convex_erm.plan import Asked, relative_error, released_signal
+from dpfast.convex_erm.mechanism import (
+    Asked,
+    Labelled,
+    Linear,
+    Minimisers,
+    names_of_minimisers,
+    relative_error,
+    released_signal,
+)
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
 from dpfast.estimator.documentation import missing_bound

@@ -16,8 +16,7 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.estimator import PerturbedObjective
-from dpfast.convex_erm.mechanism import Linear
-from dpfast.convex_erm.plan import R2, SPREAD, Asked, expected_r2, relative_error, usual_curvature
+from dpfast.convex_erm.mechanism import R2, SPREAD, Asked, Linear, expected_r2, relative_error, usual_curvature
 from dpfast.convex_erm.scores import ScoreDescent, attributes_of, error_of
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import Measured, columns_of, open_with_outcome, outcomes_of

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfast.convex_erm.mechanism import Linear, StepsOf
-from dpfast.convex_erm.plan import R2, SPREAD
+from dpfast.convex_erm.mechanism import R2, SPREAD, Linear, StepsOf
 from dpfast.privacy import Privacy
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
 from dpfast.releases.staged_fit import Regression

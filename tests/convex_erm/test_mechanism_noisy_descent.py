@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpfast import Privacy, io, noise
+from dpfast.convex_erm.mechanism import NoisyDescent
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
-from dpfast.releases.noisy_descent import NoisyDescent
 from dpfast.releases.people import People
 from dpfast.statistics.residuals import residual_bound
 from dpfast.statistics.rows import RowMap

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpfast.releases import noisy_descent as descent
+from dpfast.convex_erm import mechanism as descent
 
 
 @pytest.mark.parametrize("link", ["logistic", "softmax"])
@@ -42,7 +42,7 @@ def test_clips_are_half_of_the_longest_first_slope():
 
 
 def test_only_late_iterates_are_averaged():
-    steps = descent.Descent(4, 1.0, 0.0)
+    steps = descent.Schedule(4, 1.0, 0.0)
     position = descent.Position.start((1, 1))
     for number, slope in enumerate([1.0, 2.0, 3.0, 4.0]):
         position = descent.stepped(position, steps, number, np.full((1, 1), slope))
