@@ -8,7 +8,7 @@ from reference.projections import exactly_onto_l1_ball
 
 from dpfast.kernels.quadratic_step import QuadraticSteps
 from dpfast.solvers import Box, L1Ball, L2Ball, Lasso
-from dpfast.solvers.certificates import QuadraticBounds
+from dpfast.solvers.constraints import QuadraticBounds
 
 UNIT = 2.0**-53
 LEVELS = (0, 1, 2)

@@ -83,7 +83,7 @@ from dpfast.releases.objective_bounds import (
 )
 from dpfast.releases.people import People
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss, SquaredLoss
-from dpfast.solvers.certificates import Constraint
+from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.smooth_convex import SmoothConvexFunction
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sums

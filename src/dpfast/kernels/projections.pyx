@@ -10,7 +10,7 @@ as it goes, then Michelot's passes drop what lies below the mean of the candidat
 The sums that decide carry their rounding errors along: over n entries t is good to some R 2^-53.
 
 C-contiguous float64 arrays in, output and workspace allocated by the caller; no GIL, so threads may project ranges of
-rows. Finiteness is checked in dpfast.solvers.certificates, the radius in dpfast.solvers.certificates.
+rows. Finiteness is checked in dpfast.solvers.constraints, the radius in dpfast.solvers.constraints.
 
 Condat, L. (2016). Fast projection onto the simplex and the l1 ball. Mathematical Programming 158, 575-585.
 """

@@ -78,7 +78,7 @@ from dpfast.privacy.objective import Changes, SplitCost
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.printed import printed
 from dpfast.solvers import Box, CallableLoss, ElasticNet, GeneralisedLinearLoss, L2Ball, Lasso, Proximable, SquaredLoss
-from dpfast.solvers.certificates import Constraint
+from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.losses import CallableLossSum, GeneralisedLinear, LeastSquares, LossBounds
 from dpfast.solvers.smooth_convex import SmoothConvexFunction, minimise_smooth, smallest_smooth_tolerance
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound

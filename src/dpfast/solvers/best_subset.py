@@ -31,7 +31,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._threads import resolve_n_threads, run_in_threads
 from dpfast.kernels import support_scores as kernel
-from dpfast.solvers.certificates import ROUND_UP_ONE, UNIT
+from dpfast.solvers.constraints import ROUND_UP_ONE, UNIT
 
 #: Supports scored at a time: their scores take a megabyte, and threads have some 10 ms to work before they meet.
 BLOCK_SUPPORTS = 1 << 17

@@ -33,7 +33,7 @@ from dpfast._redacted import in_own_words
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.kernels import generalised_linear, quadratic_step
 from dpfast.kernels.columns import in_c_order
-from dpfast.solvers.certificates import (
+from dpfast.solvers.constraints import (
     ROUND_UP,
     ROUND_UP_ONE,
     UNIT,

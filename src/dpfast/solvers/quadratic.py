@@ -2,7 +2,7 @@
 
 Minimise x'Ax/2 + v'x + weight ||x||_1 over a convex set, m I <= A <= M I. Guesses in double precision, of a semismooth
 Newton method on faces, are refined and certified in twice the working precision. If none is certified, the accelerated
-method is run for as many steps as any problem needs (dpfast.solvers.certificates). In nearly all cases the first guess
+method is run for as many steps as any problem needs (dpfast.solvers.constraints). In nearly all cases the first guess
 will do.
 
 A face is a set of points with the same free entries, of one sign each, the same entries at zero or at a bound, and all
@@ -26,7 +26,7 @@ from scipy import linalg
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels import quadratic_step as kernel
-from dpfast.solvers.certificates import (
+from dpfast.solvers.constraints import (
     LARGEST,
     ROUND_UP,
     Box,

@@ -3,7 +3,7 @@
 Minimise f(x) + v'x + penalty(x) over a set. Guesses come from Newton's method: f is replaced by its quadratic model,
 the model minimised over the set (dpfast.solvers.quadratic), and the step reduced until the objective falls. They
 are refined and certified with gradients in twice the working precision, and if none is certified, the accelerated
-method takes over (dpfast.solvers.certificates). Functions known to the working precision only are handled in the same
+method takes over (dpfast.solvers.constraints). Functions known to the working precision only are handled in the same
 way, with the larger tolerance of their error bound.
 """
 
@@ -24,7 +24,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels import quadratic_step
-from dpfast.solvers.certificates import (
+from dpfast.solvers.constraints import (
     LARGEST,
     ROUND_UP,
     UNIT,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dpfast._arrays import FloatArray
 from dpfast.kernels import secular
-from dpfast.solvers.certificates import finite_array, in_ranges
+from dpfast.solvers.constraints import finite_array, in_ranges
 
 
 @overload
