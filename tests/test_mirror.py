@@ -55,7 +55,6 @@ TESTED_BY = {
     "privacy/guarantee.py": "ledger/test_ledger.py",
     "releases/people.py": "releases/test_staged_regression.py",
     "releases/staged_fit.py": "releases/test_staged_regression.py",
-    "solvers/constraints.py": "solvers/test_smooth_convex.py",
     "solvers/losses.py": "solvers/test_losses.py",
     "statistics/accumulator.py": "statistics/test_gram.py",
     "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",

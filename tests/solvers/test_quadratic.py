@@ -15,7 +15,7 @@ from dpfast.solvers import (
     L2Ball,
     Lasso,
     Ridge,
-    certificates,
+    constraints,
     minimise_quadratic,
     quadratic,
     smallest_quadratic_tolerance,
@@ -56,14 +56,14 @@ def objective(matrix, vector, penalty, x):
 @pytest.fixture
 def never_certified(monkeypatch):
     """Leave the guaranteed way alone with its number of steps."""
-    certified = certificates.Certificate.certified
+    certified = constraints.Certificate.certified
 
     def blind(self, x):
         found, on_boundary = certified(self, x)
-        return certificates.Minimiser(found.x, np.inf), on_boundary
+        return constraints.Minimiser(found.x, np.inf), on_boundary
 
     monkeypatch.setattr(quadratic, "guesses", lambda problem: iter(()))
-    monkeypatch.setattr(certificates.Certificate, "certified", blind)
+    monkeypatch.setattr(constraints.Certificate, "certified", blind)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
@@ -109,8 +109,8 @@ def test_the_number_of_guaranteed_steps_is_enough_in_the_worst_case_and_a_sixth_
     constraint = L2Ball(1.001 * np.linalg.norm(exact))
     found = solved(matrix, vector, constraint, None, low, high, 1e-6)
     assert np.linalg.norm(found.x - exact) <= found.distance_bound <= 1e-6
-    enough = certificates.QuadraticBounds.n_guaranteed_steps
-    monkeypatch.setattr(certificates.QuadraticBounds, "n_guaranteed_steps", lambda self, tau: enough(self, tau) // 6)
+    enough = constraints.QuadraticBounds.n_guaranteed_steps
+    monkeypatch.setattr(constraints.QuadraticBounds, "n_guaranteed_steps", lambda self, tau: enough(self, tau) // 6)
     short = solved(matrix, vector, constraint, None, low, high, 1e-6)
     assert np.linalg.norm(short.x - exact) > 1e-6
 

@@ -20,7 +20,7 @@ from dpfast.solvers import (
     SmoothedHuber,
     SmoothedQuantile,
     SquaredLoss,
-    certificates,
+    constraints,
     minimise_quadratic,
     minimise_smooth,
     quadratic,
@@ -208,14 +208,14 @@ def test_the_distance_bound_is_true_in_one_dimension(constraint, linear):
 @pytest.fixture
 def never_certified(monkeypatch):
     """Leave the guaranteed way alone with its number of steps."""
-    certified = certificates.Certificate.certified
+    certified = constraints.Certificate.certified
 
     def blind(self, x):
         found, on_boundary = certified(self, x)
-        return certificates.Minimiser(found.x, np.inf), on_boundary
+        return constraints.Minimiser(found.x, np.inf), on_boundary
 
     monkeypatch.setattr(smooth_convex._Steps, "guesses", lambda self, start: iter(()))
-    monkeypatch.setattr(certificates.Certificate, "certified", blind)
+    monkeypatch.setattr(constraints.Certificate, "certified", blind)
 
 
 @pytest.mark.parametrize("constraint", [L1Ball(0.5), L2Ball(0.5), Box(0.2), None])
