@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dpfast.io import arrow, blocks
-from dpfast.io.arrays import as_matrix
 from dpfast.io.arrow import one_ahead
 from dpfast.io.csv_files import NULL_WORDS
+from dpfast.io.sources import as_matrix
 from dpfast.statistics import gram
 
 pd = pytest.importorskip("pandas")

@@ -24,9 +24,8 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
 from dpfast.estimator.base import Prepared, PrivateEstimator, warn
-from dpfast.io.arrays import borrowed
 from dpfast.io.blocks import column_names, is_read_once, outcome_names_of
-from dpfast.io.sources import check_listed
+from dpfast.io.sources import borrowed, check_listed
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import Lowered, NoisySizes
 from dpfast.statistics.sizes import Sizes, size_counts

@@ -1,6 +1,4 @@
 from dpfast._redacted import in_own_words as in_own_words
-from dpfast.io.arrays import as_matrix as as_matrix
-from dpfast.io.arrays import borrowed as borrowed
 from dpfast.io.arrow import stream_names as stream_names
 from dpfast.io.blocks import blocks as blocks
 from dpfast.io.blocks import check_aligned as check_aligned
@@ -31,6 +29,8 @@ from dpfast.io.people import People as People
 from dpfast.io.people import RowOwners as RowOwners
 from dpfast.io.people import is_partitioned_by_person as is_partitioned_by_person
 from dpfast.io.people import people as people
+from dpfast.io.sources import as_matrix as as_matrix
+from dpfast.io.sources import borrowed as borrowed
 from dpfast.io.sources import is_arrow as is_arrow
 from dpfast.io.sources import is_dask as is_dask
 from dpfast.io.sources import is_sparse as is_sparse

@@ -33,7 +33,18 @@ from dpfast.io.frames import (
     check_numeric,
     places_of_codes,
 )
-from dpfast.io.sources import is_dataset, is_lazy_frame, is_polars_frame, is_reader, is_relation, streams_once
+from dpfast.io.sources import (
+    arrow_library,
+    check_openable,
+    is_dataset,
+    is_lazy_frame,
+    is_number,
+    is_polars_frame,
+    is_reader,
+    is_relation,
+    numbers_of,
+    streams_once,
+)
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 _VALUES_PER_BATCH = 1 << 22
@@ -71,13 +82,6 @@ def stream_names(table: Any) -> list[str] | None:
 def batch_rows(n_columns: int) -> int:
     """Return how many rows of so many columns are read at a time."""
     return min(_MOST_ROWS, max(_LEAST_ROWS, _VALUES_PER_BATCH // max(1, n_columns)))
-
-
-def arrow_library(what: str) -> Any:
-    """Import pyarrow, with the modules that read files; ImportError names the use that needs it."""
-    for module in ("pyarrow.csv", "pyarrow.parquet"):
-        optional(module, f"reading {what}")
-    return optional("pyarrow", f"reading {what}")
 
 
 def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any]:
@@ -312,12 +316,6 @@ def _reading_ahead(
             yield batch, share
 
 
-def check_openable(path: Path) -> None:
-    """Raise the plain error of a file that is missing or forbidden."""
-    with path.open("rb"):
-        pass
-
-
 def rows_of(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
@@ -356,21 +354,6 @@ class _Ahead(Bracket["_Ahead"]):
 
     def _close(self) -> None:
         self._following.give_up()
-
-
-def is_number(kind: Any) -> bool:
-    """Whether a type of Arrow's is one of real numbers, booleans among them."""
-    types = sys.modules["pyarrow"].types
-    is_whole = types.is_integer(kind) or types.is_boolean(kind)
-    return bool(is_whole or types.is_floating(kind) or types.is_decimal(kind))
-
-
-def numbers_of(column: Any) -> NDArray[Any]:
-    """Return a column of numbers or booleans as an array, where it lies if it can; missing entries are NaN."""
-    pyarrow = sys.modules["pyarrow"]
-    if pyarrow.types.is_decimal(column.type):
-        column = column.cast(pyarrow.float64())
-    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _without_views(column: Any) -> Any:

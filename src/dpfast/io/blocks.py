@@ -24,13 +24,16 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._redacted import in_own_words
-from dpfast.io.arrays import Matrix, as_matrix, borrowed, check_unmasked, load_npy, sparse_blocks
 from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
 from dpfast.io.columns import EncodedTable
 from dpfast.io.csv_files import csv_blocks, csv_names
 from dpfast.io.frames import frame_as_array, frame_blocks
 from dpfast.io.people import RowOwners
 from dpfast.io.sources import (
+    Matrix,
+    as_matrix,
+    borrowed,
+    check_unmasked,
     file_format,
     is_arrow,
     is_dask,
@@ -40,6 +43,8 @@ from dpfast.io.sources import (
     is_path,
     is_query,
     is_sparse,
+    load_npy,
+    sparse_blocks,
     streams_once,
     table_files,
     tables_of,

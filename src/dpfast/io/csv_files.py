@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._redacted import in_own_words
-from dpfast.io.arrow import ArrowBatch, arrow_library, check_openable, one_ahead, rows_of
+from dpfast.io.arrow import ArrowBatch, one_ahead, rows_of
+from dpfast.io.sources import arrow_library, check_openable
 from dpfast.kernels.columns import Rows
 
 # What an empty cell may hold.

@@ -22,7 +22,6 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._redacted import in_own_words
-from dpfast.io.arrays import as_matrix, borrowed, sparse_blocks
 from dpfast.io.arrow import open_stream, stream_blocks
 from dpfast.io.blocks import blocks
 from dpfast.io.columns import Part, table_parts
@@ -30,7 +29,7 @@ from dpfast.io.engines import DaskPartitions
 from dpfast.io.frames import MISSING, frame_blocks
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import numbered_column
-from dpfast.io.sources import is_arrow, is_dask, is_frame, is_sparse
+from dpfast.io.sources import as_matrix, borrowed, is_arrow, is_dask, is_frame, is_sparse, sparse_blocks
 from dpfast.io.states import StateEncoder
 from dpfast.kernels.columns import Rows, kept
 

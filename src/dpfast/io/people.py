@@ -29,10 +29,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast.io.arrays import borrowed, check_unmasked, dtype_name
 from dpfast.io.columns import Part, check_named_once, table_parts
 from dpfast.io.frames import MISSING, Batch
 from dpfast.io.partitions import Partitions
+from dpfast.io.sources import borrowed, check_unmasked, dtype_name
 from dpfast.kernels import owners
 from dpfast.kernels.columns import in_c_order
 

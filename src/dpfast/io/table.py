@@ -46,11 +46,10 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
-from dpfast.io.arrays import as_matrix
 from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_anew, is_read_once, is_unordered
 from dpfast.io.engines import DaskPartitions
 from dpfast.io.partitions import Found, Partitions, PersonIds
-from dpfast.io.sources import is_dask
+from dpfast.io.sources import as_matrix, is_dask
 from dpfast.kernels.columns import Rows, kept, numbers_of
 
 

@@ -18,7 +18,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import IntArray
 from dpfast._redacted import in_own_words, quiet
 from dpfast.io import trajectory_sources as sources
-from dpfast.io.arrays import borrowed, dtype_name
+from dpfast.io.sources import borrowed, dtype_name
 from dpfast.io.states import StateEncoder, declared_observations, declared_states
 from dpfast.kernels import first_visits as kernel
 

@@ -22,7 +22,17 @@ from dpfast.io import arrow
 from dpfast.io.arrow import ArrowBatch
 from dpfast.io.blocks import is_unordered
 from dpfast.io.people import numbered_column, people
-from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_frame, is_path, table_files
+from dpfast.io.sources import (
+    arrow_library,
+    check_no_dask,
+    file_format,
+    is_arrow,
+    is_frame,
+    is_number,
+    is_path,
+    numbers_of,
+    table_files,
+)
 from dpfast.io.states import Encode, StateEncoder
 
 _NO_REWARD = "an episode has a reward that is not a real number"
@@ -261,7 +271,7 @@ def _rows_of(
         if encoder is not None:
             _check_listable(schema.field(names.state).type, names.state)
         reward = schema.field(names.reward).type
-        if not arrow.is_number(reward):
+        if not is_number(reward):
             raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
         if names.truncated is not None and not types.is_boolean(schema.field(names.truncated).type):
             found = schema.field(names.truncated).type
@@ -271,7 +281,7 @@ def _rows_of(
                 yield Rows(
                     read_ids(batch, names.trajectory),
                     _batch_states(batch, names.state, encoder),
-                    arrow.numbers_of(batch.column(names.reward)),
+                    numbers_of(batch.column(names.reward)),
                     None if names.step is None else _sorted_column(batch, names.step),
                     None if names.truncated is None else _sorted_column(batch, names.truncated).astype(np.bool_),
                 )
@@ -291,7 +301,7 @@ def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Iterator[tupl
         return
     if is_frame(table) and table.ndim == 2:
         names.check(table.columns, "the frame")
-        to_arrow = arrow.arrow_library("a sorted frame").Table.from_pandas
+        to_arrow = arrow_library("a sorted frame").Table.from_pandas
         table = in_own_words(
             partial(to_arrow, table[names.listed()], preserve_index=False),
             "the frame has a column whose entries are not of one type",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
-from dpfast.io.arrays import borrowed
+from dpfast.io.sources import borrowed
 from dpfast.kernels import gaussian_noise as kernel
 from dpfast.kernels import limbs
 from dpfast.kernels.columns import FixedPoint, in_c_order

@@ -18,8 +18,8 @@ from dpfast import io
 from dpfast._arrays import IntArray
 from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, single_threaded_blas, threads_for
-from dpfast.io.arrays import dtype_name, unfit
 from dpfast.io.people import People, people
+from dpfast.io.sources import dtype_name, unfit
 from dpfast.kernels import coded_gram, mapped_gram, person_gram, sparse_gram
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import (

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.io.arrays import borrowed
+from dpfast.io.sources import borrowed
 from dpfast.kernels import inverse_squares
 from dpfast.privacy.guarantee import ROUND_UP
 

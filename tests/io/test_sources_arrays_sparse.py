@@ -10,7 +10,7 @@ from catalogue import FITS, SOME, people
 from scipy import sparse
 
 from dpfast import MultiOutcomeRidge, SyntheticControl
-from dpfast.io import arrays, blocks, in_memory, open_table
+from dpfast.io import blocks, in_memory, open_table, sources
 from dpfast.kernels import sparse_gram
 from dpfast.kernels.columns import SparseBlock
 from dpfast.kernels.gram import PACKED
@@ -61,7 +61,7 @@ def read(table, **options):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, bool])
 def test_repeated_unsorted_and_zero_entries_are_read_as_scipy_has_them_dense(kind, index, dtype, monkeypatch):
-    monkeypatch.setattr(arrays, "_VALUES_PER_BLOCK", 50)
+    monkeypatch.setattr(sources, "_VALUES_PER_BLOCK", 50)
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, 23, 400), rng.integers(0, 7, 400)
     values = (rng.normal(size=400) * 10.0 ** rng.integers(-9, 9, 400) * (rng.random(400) < 0.8)).astype(dtype)
@@ -88,7 +88,7 @@ def test_a_persons_row_does_not_depend_on_how_others_are_stored(kind):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_sums_are_those_of_dense_tables(kind, monkeypatch):
-    monkeypatch.setattr(arrays, "_VALUES_PER_BLOCK", 100)
+    monkeypatch.setattr(sources, "_VALUES_PER_BLOCK", 100)
     x = sparse.random_array((200, 5), density=0.4, random_state=np.random.default_rng(0), format=kind)
     y = sparse.random_array((200, 2), density=0.4, random_state=np.random.default_rng(1), format=kind)
     bounds = {"bound_x": 0.7, "bound_y": 0.5}
@@ -116,7 +116,7 @@ def made_dense(monkeypatch):
 @pytest.mark.parametrize("seed", range(6))
 def test_sums_do_not_hang_on_splits_orders_threads_or_how_rows_are_stored(seed, monkeypatch, made_dense):
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr(arrays, "_VALUES_PER_BLOCK", int(rng.choice([200, 5000, 1 << 22])))
+    monkeypatch.setattr(sources, "_VALUES_PER_BLOCK", int(rng.choice([200, 5000, 1 << 22])))
     n, d, m = int(rng.integers(1, 900)), int(rng.integers(1, 60)), int(rng.integers(0, 4))
     nnz = int(n * d * rng.uniform(0, 0.2))
     dtype, index = rng.choice([np.float64, np.float32, np.int16]), rng.choice([np.int32, np.int64])
@@ -209,7 +209,7 @@ def test_a_matrix_that_changes_while_it_is_read_is_not_read_beyond():
 
 def test_a_matrix_that_changed_since_it_was_checked_is_refused_unquoted(monkeypatch):
     table = stored([0, 1], [1, 2], np.array([12345.0, 1.0]), (3, 4), "csr")
-    monkeypatch.setattr(arrays, "_checked", lambda shape, *parts: parts)
+    monkeypatch.setattr(sources, "_checked", lambda shape, *parts: parts)
     table.indices[1] = 4
     with pytest.raises(ValueError, match=r"^X is a sparse matrix whose indices lie outside of it, or whose"):
         gram(table, bound_x=1.0)
@@ -256,10 +256,10 @@ def test_memory_is_bounded_by_a_block():
     tracemalloc.start()
     accumulator.update(x)
     for block, _ in open_table(x).blocks():
-        assert np.asarray(block).nbytes <= 8 * arrays._VALUES_PER_BLOCK
+        assert np.asarray(block).nbytes <= 8 * _VALUES_PER_BLOCK
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * 8 * arrays._VALUES_PER_BLOCK + 2 * x.indptr.nbytes
+    assert peak < 4 * 8 * _VALUES_PER_BLOCK + 2 * x.indptr.nbytes
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import dpfast
 from dpfast import MultiOutcomeRidge, Trajectories, io, noise, statistics
-from dpfast.io.arrays import borrowed
+from dpfast.io.sources import borrowed
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 
