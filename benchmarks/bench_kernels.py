@@ -15,7 +15,7 @@ from dpfast import kernels
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.noise.discrete import column_table
-from dpfast.statistics.gram import Layout, PersonUnit, block_limits
+from dpfast.statistics.rows import Layout, PersonUnit, block_limits
 from dpfast.statistics.sizes import HalfOctaves
 
 # Those that there are: a commit that is compared with may lack one, and its others are timed all the same.

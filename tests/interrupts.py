@@ -22,7 +22,7 @@ from dpfast.estimator.base import reserve
 from dpfast.io.people import People
 from dpfast.statistics import GramAccumulator
 from dpfast.statistics.accumulator import PersonAccumulator
-from dpfast.statistics.gram import PersonUnit
+from dpfast.statistics.rows import PersonUnit
 
 PACKAGE = os.path.dirname(dpfast.__file__) + os.sep
 BUDGET = Privacy(1e3, 0.5)

@@ -32,7 +32,7 @@ FLOORS = {"Python": 98.0, "Cython": 97.5, "C": 97.5}
 INTERRUPTING = (
     "--ignore=tests/guarantees/test_interrupts.py",
     "--ignore=tests/guarantees/test_threads_and_signals.py",
-    "--deselect=tests/statistics/test_gram.py::test_an_interrupt_changes_nothing",
+    "--deselect=tests/statistics/test_rows_gram.py::test_an_interrupt_changes_nothing",
 )
 
 _NAMED = re.compile(r'\s*/\* "dpfast/((?:kernels/)?\w+\.p(?:yx|xd))":(\d+)$')

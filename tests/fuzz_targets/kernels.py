@@ -36,9 +36,8 @@ from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoi
 from dpfast.kernels.generalised_linear import LossSums, local_losses
 from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
 from dpfast.noise.discrete import column_table
-from dpfast.statistics.gram import Layout, PersonUnit, block_limits
 from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import Layout, PersonUnit, RowMap, block_limits
 from dpfast.statistics.sizes import HalfOctaves
 from fuzz_targets import Draw, target
 

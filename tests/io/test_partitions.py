@@ -7,7 +7,7 @@ from engines import Listed, cut
 from dpfast import MultiOutcomeRidge
 from dpfast.io import EngineError
 from dpfast.statistics import gram
-from dpfast.statistics.gram import sum_of_parts
+from dpfast.statistics.rows import sum_of_parts
 
 BOUNDS = {"bound_x": 1.5, "bound_y": 1.0}
 

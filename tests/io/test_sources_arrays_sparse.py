@@ -256,10 +256,10 @@ def test_memory_is_bounded_by_a_block():
     tracemalloc.start()
     accumulator.update(x)
     for block, _ in open_table(x).blocks():
-        assert np.asarray(block).nbytes <= 8 * _VALUES_PER_BLOCK
+        assert np.asarray(block).nbytes <= 8 * sources._VALUES_PER_BLOCK
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * 8 * _VALUES_PER_BLOCK + 2 * x.indptr.nbytes
+    assert peak < 4 * 8 * sources._VALUES_PER_BLOCK + 2 * x.indptr.nbytes
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -245,9 +245,9 @@ def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constrai
     gradient = GeneralisedLinear.gradient
     monkeypatch.setattr(GeneralisedLinear, "gradient", lambda self, x: count.append(1) or gradient(self, x))
     # Each guess is refined so many times, with two gradients each.
-    most_fast = 2 * (smooth_convex._NEWTON_STEPS + 1) * certificates._REFINEMENTS
+    most_fast = 2 * (smooth_convex._NEWTON_STEPS + 1) * constraints._REFINEMENTS
     steps = smooth_convex._Problem.of(function, constraint, penalty, None).bounds.n_guaranteed_steps(tolerance)
-    most = most_fast + steps + steps // certificates._STEPS_PER_CERTIFICATE + 3
+    most = most_fast + steps + steps // constraints._STEPS_PER_CERTIFICATE + 3
     assert most < 20_000
     for case in range(40):
         corner = np.linalg.solve(rows[rng.choice(12, 2, replace=False)] + 1e-9 * np.eye(2), rng.choice([-1.0, 1.0], 2))
@@ -322,7 +322,7 @@ def test_constants_are_not_taken_from_the_data():
         problem = smooth_convex._Problem.of(function, L2Ball(1.0), Ridge(1.0), None)
         bounds.append((problem.bounds.smallest_tolerance(), problem.bounds.n_guaranteed_steps(1e-9)))
     assert bounds[0] == bounds[1] == bounds[2]
-    assert isinstance(problem.bounds, certificates.ProximalBounds)
+    assert isinstance(problem.bounds, constraints.ProximalBounds)
 
 
 def test_threads_do_not_matter():

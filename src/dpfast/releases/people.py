@@ -36,9 +36,8 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.releases.mechanism import Query
 from dpfast.releases.moments import WeightedMoments
 from dpfast.statistics import Gram, gram
-from dpfast.statistics.gram import sum_of_parts
 from dpfast.statistics.residuals import ResidualStep, residual_sizes, residual_sums
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import RowMap, sum_of_parts
 from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 

@@ -54,9 +54,8 @@ from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.averaged_descent import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound
-from dpfast.statistics.gram import sum_of_parts
 from dpfast.statistics.residuals import check_most_rows
-from dpfast.statistics.rows import MapIntoRoom, RowMap
+from dpfast.statistics.rows import MapIntoRoom, RowMap, sum_of_parts
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
 from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 

@@ -5,11 +5,6 @@ from dpfast.statistics.accumulator import SampledGram as SampledGram
 from dpfast.statistics.accumulator import cross_moments as cross_moments
 from dpfast.statistics.accumulator import gram as gram
 from dpfast.statistics.accumulator import sampled_gram as sampled_gram
-from dpfast.statistics.gram import Gram as Gram
-from dpfast.statistics.gram import Grid as Grid
-from dpfast.statistics.gram import PersonUnit as PersonUnit
-from dpfast.statistics.gram import person_block_bounds as person_block_bounds
-from dpfast.statistics.gram import rounded_bound as rounded_bound
 from dpfast.statistics.influence import Influence as Influence
 from dpfast.statistics.influence import influence as influence
 from dpfast.statistics.local_sensitivity import SMOOTH_SENSITIVITY_ERROR as SMOOTH_SENSITIVITY_ERROR
@@ -21,6 +16,11 @@ from dpfast.statistics.returns import every_visit_returns as every_visit_returns
 from dpfast.statistics.returns import first_visit_returns as first_visit_returns
 from dpfast.statistics.returns import return_range as return_range
 from dpfast.statistics.rows import MOST_ROWS_IF_PRIVATE as MOST_ROWS_IF_PRIVATE
+from dpfast.statistics.rows import Gram as Gram
+from dpfast.statistics.rows import Grid as Grid
+from dpfast.statistics.rows import PersonUnit as PersonUnit
+from dpfast.statistics.rows import person_block_bounds as person_block_bounds
+from dpfast.statistics.rows import rounded_bound as rounded_bound
 from dpfast.statistics.scores import LassoSelector as LassoSelector
 from dpfast.statistics.scores import Selector as Selector
 from dpfast.statistics.scores import block_votes as block_votes

@@ -35,8 +35,16 @@ from dpfast.kernels.columns import (
 )
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.statistics.coded import CodedMap
-from dpfast.statistics.gram import Gram, Layout, PersonUnit, block_limits, checked_bounds, people_within, sum_of_parts
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import (
+    Gram,
+    Layout,
+    PersonUnit,
+    RowMap,
+    block_limits,
+    checked_bounds,
+    people_within,
+    sum_of_parts,
+)
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings

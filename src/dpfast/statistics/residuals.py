@@ -45,8 +45,7 @@ from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.privacy.guarantee import remembered
 from dpfast.privacy.moment_scales import padded_bound, padded_squared_bound, padded_squared_product_bound
 from dpfast.statistics.coded import PairTables
-from dpfast.statistics.gram import checked_bound, grid_exponent, people_within
-from dpfast.statistics.rows import CodedTables, RowMap
+from dpfast.statistics.rows import CodedTables, RowMap, checked_bound, grid_exponent, people_within
 
 #: p is rounded to this grid: from 2^21 to 2^22 units long.
 _EXPONENT_P = 21

@@ -31,8 +31,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import in_own_words, quiet
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas, threads_for
 from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock
-from dpfast.statistics.gram import grid_exponent
-from dpfast.statistics.rows import NORM_SLACK, RowMap, shortened
+from dpfast.statistics.rows import NORM_SLACK, RowMap, grid_exponent, shortened
 
 _LOG2_UNITS = 20  # of a bound, on its grid
 _BLOCK_ROWS = 4096  # 2**12 products below 2**41 add up to less than 2**53

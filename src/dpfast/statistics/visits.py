@@ -40,7 +40,6 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds, VisitLimits
 from dpfast.privacy.guarantee import sqrt_up, up
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
-from dpfast.statistics.gram import PersonUnit, person_block_bounds, rounded_bound
 from dpfast.statistics.returns import (
     ReturnGrid,
     blocks_of,
@@ -49,6 +48,7 @@ from dpfast.statistics.returns import (
     first_visits_kernel,
     sum_of_trajectories,
 )
+from dpfast.statistics.rows import PersonUnit, person_block_bounds, rounded_bound
 
 _STEPS_PER_CHUNK = 1 << 16
 _VALUES_PER_CHUNK = 1 << 22

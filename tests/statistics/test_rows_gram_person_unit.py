@@ -24,7 +24,7 @@ from dpfast.io.people import people
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import MomentScales, block_moment_mu, person_moment_mu
 from dpfast.statistics import PersonUnit, gram, person_block_bounds, rounded_bound
-from dpfast.statistics.gram import Layout, block_limits
+from dpfast.statistics.rows import Layout, block_limits
 
 BOUNDS = {"bound_x": 2.0, "bound_y": 0.7}
 TIGHT = {"bound_xx": 6.0, "bound_xy": 1.5}
