@@ -8,7 +8,7 @@ no test notices is a hole in the tests, unless ``tools/survivors.toml`` gives th
 
     python tools/weaken.py --part ci                    those by hand that are marked ``ci``
     python tools/weaken.py --sample 1                   a sample, one of each file
-    python tools/weaken.py --only 'noise/source.py:*'   these; K07 is one of those by hand
+    python tools/weaken.py --only 'noise/samplers.py:*'   these; K07 is one of those by hand
     python tools/weaken.py --dry-run --only 'noise/*'   only list them
 
 A mutant is named FILE:FUNCTION:OPERATOR:N, the N-th place in that function that the operator changes, from 0. For

@@ -12,7 +12,7 @@ from catalogue import FITS, SOME, gaussian_beside_others, people, releases_of
 
 from dpfast import LargeDeltaWarning, Ledger, MultiOutcomeRidge, Privacy, Release, describe
 from dpfast.noise import SeededSource
-from dpfast.noise.source import Stream
+from dpfast.noise.samplers import Stream
 from dpfast.privacy.composition import keeps_to
 from dpfast.statistics import gram
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dpfast.noise import ExponentialPick, SeededSource, discrete, radial, samplers
-from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, logarithm_error, release
-from dpfast.noise.source import Stream
+from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, Stream, logarithm_error, release
 
 STEPS = 2.0**20
 MAGNITUDES = {

@@ -70,7 +70,7 @@ from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Ledger, Release, paying
-from dpfast.noise.source import check_source
+from dpfast.noise.samplers import check_source
 from dpfast.privacy import Calibration, Privacy, Unit, gaussian_mu, gaussian_scale, parts_of
 from dpfast.releases.mechanism import Around, Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.objective_bounds import (

@@ -37,7 +37,7 @@ from dpfast.estimator.presented import Container, check_output, page_of, present
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.entries import header_of
 from dpfast.ledger.ledger import ledger_of_block
-from dpfast.noise.source import check_random_state
+from dpfast.noise.samplers import check_random_state
 from dpfast.privacy import Adjacency, Calibration, LargeDeltaWarning, Privacy, Unit, gaussian_mu
 from dpfast.privacy.guarantee import ReleasedUtilityWarning, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.releases.mechanism import Mechanism, run

@@ -3,12 +3,12 @@ from dpfast.noise.indices import ExponentialPick as ExponentialPick
 from dpfast.noise.indices import random_blocks as random_blocks
 from dpfast.noise.indices import sample_without_replacement as sample_without_replacement
 from dpfast.noise.radial import l2_laplace as l2_laplace
+from dpfast.noise.samplers import BitSource as BitSource
+from dpfast.noise.samplers import SecureSource as SecureSource
+from dpfast.noise.samplers import SeededSource as SeededSource
 from dpfast.noise.samplers import default_grid as default_grid
 from dpfast.noise.samplers import finest_grid as finest_grid
 from dpfast.noise.samplers import gaussian as gaussian
 from dpfast.noise.samplers import grid_for_scales as grid_for_scales
 from dpfast.noise.samplers import laplace as laplace
-from dpfast.noise.source import BitSource as BitSource
-from dpfast.noise.source import SecureSource as SecureSource
-from dpfast.noise.source import SeededSource as SeededSource
-from dpfast.noise.source import resolve_source as resolve_source
+from dpfast.noise.samplers import resolve_source as resolve_source

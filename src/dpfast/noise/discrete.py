@@ -18,7 +18,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import IntArray, Words
 from dpfast.kernels import discrete_noise as kernel
 from dpfast.noise.exact import LazyUniform, exponential_tail
-from dpfast.noise.source import BLOCK_WORDS, BitSource, Stream, check_source
+from dpfast.noise.samplers import BLOCK_WORDS, BitSource, Stream, check_source
 
 from .samplers import Size
 

@@ -28,7 +28,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray, Words
 from dpfast.kernels import sampling as kernel
 from dpfast.noise.exact import Interval, LazyUniform, digits_for
-from dpfast.noise.source import BLOCK_WORDS, BitSource, Stream, check_source
+from dpfast.noise.samplers import BLOCK_WORDS, BitSource, Stream, check_source
 
 # Words outside these give log E in double too poorly, and are always decided exactly. Between them p >= 2^-30 and
 # 1 - p >= 2^-20. log E has the derivative 1/((1 - p) E), at most 2/p for p <= 1/2 and 2^20/log 2 beyond, so the half

@@ -18,8 +18,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
 from dpfast.noise.exact import Interval, LazyUniform, contexts, cosine, digits_for, pi, sine
-from dpfast.noise.samplers import Cells, Center, NoiseGrid, cells_of
-from dpfast.noise.source import BitSource, Stream, check_source
+from dpfast.noise.samplers import BitSource, Cells, Center, NoiseGrid, Stream, cells_of, check_source
 
 from .samplers import Offsets, in_cells, laplace, logarithm_error
 

@@ -16,7 +16,7 @@ import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy
 from dpfast.noise import SecureSource, SeededSource, gaussian, resolve_source
-from dpfast.noise.source import BLOCK_WORDS, digest
+from dpfast.noise.samplers import BLOCK_WORDS, digest
 
 # Forking while other tests' threads are about is what is tested, not something to be warned of.
 pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), pytest.mark.fresh_noise]
