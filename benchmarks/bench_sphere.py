@@ -16,7 +16,7 @@ from benchmarks.timing import median_ratio, seconds
 from dpfast.kernels.secular import solve_quadratics
 from dpfast.privacy import gaussian_scale
 from dpfast.solvers import LabelFactor, quadratic_over_ball, quadratic_over_sphere
-from dpfast.solvers.sphere import ball_multiplier
+from dpfast.solvers.projection import ball_multiplier
 
 
 def problems(n, terms, seed=0):

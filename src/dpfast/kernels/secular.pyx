@@ -2,7 +2,7 @@
 
 C-contiguous float64 arrays in, outputs allocated by the caller. An array of one row among the inputs belongs to every
 problem. No GIL: threads may solve ranges of rows of the same arrays. Shapes, finiteness and signs are checked in
-dpfast.solvers.sphere.
+dpfast.solvers.projection.
 """
 
 import numpy as np

@@ -33,6 +33,8 @@ from dpfast.solvers.losses import SmoothedHuber as SmoothedHuber
 from dpfast.solvers.losses import SmoothedQuantile as SmoothedQuantile
 from dpfast.solvers.losses import SquaredLoss as SquaredLoss
 from dpfast.solvers.projection import LabelFactor as LabelFactor
+from dpfast.solvers.projection import quadratic_over_ball as quadratic_over_ball
+from dpfast.solvers.projection import quadratic_over_sphere as quadratic_over_sphere
 from dpfast.solvers.quadratic import FactorMatrix as FactorMatrix
 from dpfast.solvers.quadratic import minimise_quadratic as minimise_quadratic
 from dpfast.solvers.quadratic import smallest_quadratic_tolerance as smallest_quadratic_tolerance
@@ -50,5 +52,3 @@ from dpfast.solvers.smooth_convex import SmoothConvexFunction as SmoothConvexFun
 from dpfast.solvers.smooth_convex import minimise_convex as minimise_convex
 from dpfast.solvers.smooth_convex import minimise_smooth as minimise_smooth
 from dpfast.solvers.smooth_convex import smallest_smooth_tolerance as smallest_smooth_tolerance
-from dpfast.solvers.sphere import quadratic_over_ball as quadratic_over_ball
-from dpfast.solvers.sphere import quadratic_over_sphere as quadratic_over_sphere

@@ -47,7 +47,7 @@ from dpfast.solvers.constraints import (
     normalised,
     reduced_linear,
 )
-from dpfast.solvers.sphere import ball_multiplier
+from dpfast.solvers.projection import ball_multiplier
 
 
 @dataclass(frozen=True, eq=False)
