@@ -59,7 +59,7 @@ CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py"
 CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/constraints.py solvers/averaged_descent.py solvers/loss*.py"
 # What draws nothing and releases nothing: attacks, texts. Of `printed`, tests run a copy of the source.
-SPARED = "*/attacks.py *_attacks.py */job.py */reports.py */documentation.py */presented.py"
+SPARED = "*/attacks.py *_attacks.py */job.py */reports.py */presented.py"
 SPARED += " releases/printed.py attack/turned_rows.py *__.py _version.py _lazy.py"
 SPARED += " _optional.py"
 # Tests that run no such file, or take long.

@@ -34,8 +34,8 @@ from dpfast.convex_erm.mechanism import (
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
-from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.plan import Plan
+from dpfast.estimator.presented import missing_bound
 from dpfast.privacy import Privacy
 from dpfast.releases.objective_bounds import (
     ObjectiveBounds,

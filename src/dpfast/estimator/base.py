@@ -31,9 +31,16 @@ from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._threads import resolve_n_threads
 from dpfast.estimator import persistence
-from dpfast.estimator.documentation import document, missing_parameter
 from dpfast.estimator.persistence import LEFT_OUT, Unsolved, parameter_names
-from dpfast.estimator.presented import Container, check_output, page_of, presented, with_output
+from dpfast.estimator.presented import (
+    Container,
+    check_output,
+    document,
+    missing_parameter,
+    page_of,
+    presented,
+    with_output,
+)
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.entries import header_of
 from dpfast.ledger.ledger import ledger_of_block

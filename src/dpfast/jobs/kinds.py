@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from dpfast import registry
 from dpfast._optional import LIBRARIES, Library
-from dpfast.estimator.documentation import explained
 from dpfast.estimator.plan import Plan
+from dpfast.estimator.presented import explained
 from dpfast.io.summaries import WRITERS
 from dpfast.jobs.parameters import (
     INTEGER,

@@ -34,8 +34,8 @@ from dpfast.estimator.bounded import (
     open_with_outcomes,
     outcomes_of,
 )
-from dpfast.estimator.documentation import missing_bound
 from dpfast.estimator.linear import LinearEstimator
+from dpfast.estimator.presented import missing_bound
 from dpfast.io.blocks import is_read_once
 from dpfast.multi_outcome.mechanism import (
     NONNEGATIVE,
