@@ -103,7 +103,7 @@ def npy_seeds():
 NPY = list(npy_seeds())
 
 
-@target("io.sources", "io.sources", "io.blocks")
+@target("io.sources", "io.blocks")
 def npy_files(draw: Draw) -> None:
     path = new_path(".npy")
     data = draw.choice(NPY)
