@@ -231,39 +231,41 @@ def exponential_tail(x: Fraction, bits: int) -> tuple[int, int]:
 def gaussian_tail(x: Fraction, bits: int) -> tuple[int, int]:
     """Bound 2 Q(x), Q the upper tail of the standard normal law: the tail of the half-normal magnitude.
 
-    2 Q(x) = 1 - sqrt(2/pi) x exp(-x^2/2) sum over n of x^(2n)/(2n+1)!! (Abramowitz and Stegun 26.2.11): all terms are
-    positive, so the two ends of the sum are two plain sums, rounded down and up.
+    2 Q(x) = 1 - sqrt(2/pi) x S, with S the sum over n >= 0 of (-u)^n / (n! (2n+1)) and u = x^2/2 (Abramowitz and Stegun
+    7.1.5). No term is above e^u, and as many bits more as that has are kept.
     """
-    if x * x > 2 * bits:
+    above, below = x.numerator, x.denominator
+    square, unit = above * above, 2 * below * below
+    if square > bits * unit:
         # 2 Q(x) <= exp(-x^2/2), and the series would take x^2 terms.
         return _BELOW_THE_LAST_BIT
-    digits = digits_for(bits) + len(str(int(x * x)))
-    square = Interval.of(x * x, digits)
-    half = (-square / Interval.of(2, digits)).exp()
-    centre = _largest_density(digits) * Interval.of(x, digits) * half * _double_factorials(square)
-    return (Interval.of(1, digits) - centre).scaled(bits)
+    places = bits + 24 + 3 * square // (2 * unit)
+    places += -places % 32
+    least, most = _density_times_sum((square << places) // unit, places)
+    shift = 2 * places - bits
+    return (1 << bits) + (-most * above // below >> shift), (1 << bits) - (least * above // below >> shift)
+
+
+def _density_times_sum(u: int, places: int) -> tuple[int, int]:
+    """Bound sqrt(2/pi) S, in units of 4**-places: `u` is that of S, in units of 2**-places, rounded down."""
+    low = high = low_term = high_term = 1 << places
+    n = 0
+    while high_term > 1 or n << places <= u:
+        n += 1
+        low_term = (low_term * u >> places) // n
+        high_term = -((-high_term * (u + 1) >> places) // n)
+        least, most = low_term // (2 * n + 1), -(-high_term // (2 * n + 1))
+        low, high = (low - most, high - least) if n % 2 else (low + least, high + most)
+    # From here terms alternate and shrink, so the rest is less than the last one.
+    least_density, most_density = _largest_density(places)
+    return least_density * (low - high_term), most_density * (high + high_term)
 
 
 @functools.lru_cache(maxsize=64)
-def _largest_density(digits: int) -> Interval:
-    """Enclose the density of the half-normal law at 0, the root of 2/pi."""
-    return (Interval.of(2, digits) / pi(digits)).sqrt()
-
-
-def _double_factorials(square: Interval) -> Interval:
-    """Enclose the sum over n >= 0 of square^n / (2n+1)!!, by integers in units of 2**-places."""
-    places = 4 * square.digits
-    least, most = square.scaled(places)
-    low = high = low_term = high_term = unit = 1 << places
-    odd = 3
-    while high_term > 1 or odd * unit < 2 * most:
-        low_term = (low_term * least >> places) // odd
-        high_term = -((-high_term * most >> places) // odd)
-        low, high = low + low_term, high + high_term
-        odd += 2
-    # From here each term is less than half the one before, so the rest is less than the last one.
-    (down, up), whole = contexts(square.digits), Decimal(unit)
-    return Interval(down.divide(Decimal(low), whole), up.divide(Decimal(high + high_term), whole), square.digits)
+def _largest_density(places: int) -> tuple[int, int]:
+    """Bound the density of the half-normal law at 0, the root of 2/pi, in units of 2**-places."""
+    digits = digits_for(places)
+    return (Interval.of(2, digits) / pi(digits)).sqrt().scaled(places)
 
 
 def gaussian_magnitude(p: float) -> float:
@@ -306,11 +308,14 @@ def decide_offset(
 
 def _search(beyond: Callable[[int], bool], start: int) -> int:
     """Return the least cell that is not left behind, by doubling steps from `start` and bisection."""
-    low, high, step = start - 1, start, 1
-    while beyond(high):
-        low, high, step = high, high + step, 2 * step
-    while not beyond(low):
-        low, high, step = low - step, low, 2 * step
+    if beyond(start):
+        low, high, step = start, start + 1, 1
+        while beyond(high):
+            low, high, step = high, high + 2 * step, 2 * step
+    else:
+        low, high, step = start - 1, start, 1
+        while not beyond(low):
+            low, high, step = low - 2 * step, low, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if beyond(middle) else (low, middle)
