@@ -310,6 +310,15 @@ def gaussian_cells(draw: Draw) -> None:
     nearest, rest = np.empty(n), np.empty(n)
     gaussian_noise.split_cells(values, grid, nearest, rest)
     gaussian_noise.join_cells(draw.choice((None, nearest)), rest, grid, np.empty(n))
+    limbs = draw.rng.integers(0, 2**64, (2, n), dtype=np.uint64, endpoint=False)
+    how = draw.integer(-70, 70), steps, margin, draw.integer(-900, 900)
+    released = [np.empty(n), np.empty(n)]
+    done = [
+        gaussian_noise.draw_about(limbs[0].view(np.int64), limbs[1], words, *how, each, level)
+        for each, level in zip(released, (0, draw.choice(LEVELS)), strict=True)
+    ]
+    assert done[0] == done[1]
+    assert not done[0] or same(*released)
 
 
 @target("kernels.discrete_noise", accepts=(IndexError,))
@@ -596,7 +605,7 @@ def residuals_of_people(draw: Draw) -> None:
         if kernels[1].add(x, y, rows, 0, n) != residual_step.ADDED:
             return
         products, squares, n_beyond = kernels[0].take()
-        found.append((products, squares, kernels[1].take(), np.array(n_beyond)))
+        found.append((products, np.zeros(0) if squares is None else squares, kernels[1].take(), np.array(n_beyond)))
         if len(lengths) == 1:
             assert sum(int(entry) ** 2 for entry in products.flat) <= limits["person_limits"][1]
     assert all(map(same, *found))

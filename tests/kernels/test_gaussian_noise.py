@@ -15,7 +15,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table
+from dpfast.kernels.columns import FixedPoint
+from dpfast.kernels.gaussian_noise import draw_about, gaussian_offsets, quantile_table
 from dpfast.noise.samplers import TABLE_ERROR
 
 # Loaded by its place: the folder of tools stays off the path.
@@ -113,3 +114,43 @@ def test_the_kernel_agrees_with_mpmath():
             p = (mp.mpf(int(word)) + 0.5) / mp.mpf(2) ** 64
             exact = tool.quantile(p, float(z))
             assert abs(exact - mp.mpf(float(z))) < TABLE_ERROR / 2 + 2.0**-45
+
+
+@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1000])
+@pytest.mark.parametrize("shift", [-62, -7, 0, 1, 30, 62])
+def test_draws_about_integers_are_split_drawn_and_joined(n, shift):
+    rng = np.random.default_rng(n)
+    integers = [int(value) << 10 for value in rng.integers(-(2**53), 2**53, n)]
+    exact, words = FixedPoint.from_integers(integers, 0), rng.integers(2**60, 2**63, n, dtype=np.uint64)
+    if shift > 0:
+        cells = [(value + (1 << shift - 1)) >> shift for value in integers]
+        fractions = [(value - (cell << shift)) / (1 << shift) for value, cell in zip(integers, cells, strict=True)]
+    else:
+        cells, fractions = [value << -shift for value in integers], [0.0] * n
+    offsets, released = np.empty(n), np.empty(n)
+    gaussian_offsets(words, np.array(fractions), 1e6, 0.0, offsets, np.empty(n, np.intp))
+    assert draw_about(exact.high, exact.low, words, shift, 1e6, 0.0, -20, released)
+    joined = [float(cell + int(offset)) * 2.0**-20 for cell, offset in zip(cells, offsets, strict=True)]
+    assert released.tolist() == joined
+
+
+def test_draws_about_integers_are_left_to_others_where_one_is_undecided_or_leaves_128_bits():
+    def is_done(integer, shift, margin, offset_up=True):
+        exact, words = FixedPoint.from_integers([0] * 300 + [integer], 0), np.full(301, 2**62, np.uint64)
+        words |= np.uint64(0 if offset_up else 2**63)
+        return draw_about(exact.high, exact.low, words, shift, 1e6, margin, 0, np.empty(301))
+
+    assert is_done(2**126, 1, 0.0)
+    assert not is_done(2**126, 1, 0.5)
+    assert is_done(2**127 - 1 - 2**30, 0, 0.0)
+    assert not is_done(2**127 - 1, 0, 0.0)
+    assert not is_done(-(2**127), 0, 0.0, offset_up=False)
+    assert not is_done(2**127 - 1, 5, 0.0)
+    assert is_done(2**100, -20, 0.0)
+    assert not is_done(2**100, -27, 0.0)
+    assert not is_done(-(2**100) - 1, -27, 0.0)
+    assert not is_done(0, 63, 0.0)
+    assert not is_done(0, -63, 0.0)
+    words = np.zeros(2, np.uint64)
+    with pytest.raises(IndexError):
+        draw_about(np.zeros(1, np.int64), words, words, 0, 1.0, 0.0, 0, np.empty(2))

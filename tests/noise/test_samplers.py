@@ -131,6 +131,17 @@ def test_a_repeated_center_of_doubles_is_decided_exactly():
     assert np.array_equal(drawn, decided)
 
 
+@pytest.mark.parametrize("shape", [(300,), (3, 100), (9000,)])
+@pytest.mark.parametrize(("exponent", "grid"), [(-90, None), (-40, None), (-10, None), (0, None), (-40, 2.0**-28)])
+def test_draws_at_once_are_those_of_one_step_after_the_other(exponent, shape, grid):
+    """On the finest grid double arithmetic leaves an eighth of the draws undecided."""
+    integers = np.random.default_rng(4).integers(-(2**62), 2**62, size=shape)
+    center = FixedPoint.from_integers(integers, exponent)
+    at_once = gaussian(700.0, shape, SeededSource(6), center=center, grid=grid)
+    stepwise = release(GaussianLaw(), 700.0, shape, SeededSource(6), center=center, grid=grid)
+    assert np.array_equal(at_once, stepwise)
+
+
 def test_a_center_on_a_tie_moves_to_either_side():
     """A centre half way between grid points, noise far below its resolution in double: both cells, never a hang."""
     released = gaussian(2.0**-80, 200, SeededSource(0), center=0.5, grid=1.0)

@@ -18,3 +18,14 @@ def split_cells(
 def join_cells(
     nearest: NDArray[np.float64] | None, offsets: NDArray[np.float64], grid: float, released: NDArray[np.float64]
 ) -> None: ...
+def draw_about(
+    high: NDArray[np.int64],
+    low: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    shift: int,
+    steps: float,
+    margin: float,
+    exponent: int,
+    released: NDArray[np.float64],
+    level: int = -1,
+) -> bool: ...

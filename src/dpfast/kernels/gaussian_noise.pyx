@@ -3,11 +3,12 @@
 `gaussian_offsets` hands a block to gaussian_loops.c, which explains the method. `split_cells` and `join_cells` are the
 steps before and after it: an array of doubles into its nearest grid points and what is left over, and grid points plus
 offsets into doubles. All three are one pass over C-contiguous arrays of one length, in the order of the arrays, without
-the GIL; the caller allocates, checks shapes and decides what `ambiguous` reports.
+the GIL; the caller allocates, checks shapes and decides what `ambiguous` reports. `draw_about` takes all three steps
+about 128-bit integers.
 """
 
-from libc.math cimport copysign, fabs
-from libc.stdint cimport uint64_t
+from libc.math cimport copysign, fabs, ldexp
+from libc.stdint cimport int64_t, uint64_t
 
 import numpy as np
 
@@ -19,6 +20,15 @@ cdef extern from "gaussian_loops.c" nogil:
 
 cdef extern from "cpu.h":
     int dpfast_resolve_level(int requested) nogil
+
+cdef extern from "limbs.h" nogil:
+    int dpfast_limbs_add(int64_t* high, uint64_t* low, int64_t more_high, uint64_t more_low)
+    double dpfast_limbs_split(int64_t* high, uint64_t* low, int shift)
+    int dpfast_limbs_shift(int64_t* high, uint64_t* low, int shift)
+    double dpfast_limbs_to_double(int64_t high, uint64_t low)
+
+cdef enum:
+    _DRAWS = 256
 
 
 def quantile_table():
@@ -87,3 +97,44 @@ def join_cells(const double[::1] nearest, const double[::1] offsets, double grid
         else:
             for i in range(offsets.shape[0]):
                 released[i] = nearest[i] + grid * offsets[i]
+
+
+def draw_about(const int64_t[::1] high, const uint64_t[::1] low, const uint64_t[::1] words, int shift, double steps,
+               double margin, int exponent, double[::1] released, int level=-1):
+    """Fill `released` (out) with integers in units of 2**(exponent - shift) plus draws, as multiples of 2**exponent.
+
+    Does what `limbs.split_cells`, `gaussian_offsets` and `limbs.join_cells` do, for a shift within 62 of 0. Returns
+    whether it could: not if a draw is undecided or a number leaves 128 bits; what it has filled then means nothing.
+    """
+    cdef ptrdiff_t start = 0, n = words.shape[0], i, m
+    cdef int64_t above[_DRAWS]
+    cdef uint64_t below[_DRAWS]
+    cdef double fractions[_DRAWS]
+    cdef double offsets[_DRAWS]
+    cdef ptrdiff_t ambiguous[_DRAWS]
+    cdef uint64_t half = (<uint64_t>1) << (shift - 1) if 1 <= shift <= 62 else 0
+    cdef int64_t whole
+    cdef bint fails = False
+    if not high.shape[0] == low.shape[0] == released.shape[0] == n:
+        raise IndexError("all arrays must have one length")
+    if not -62 <= shift <= 62:
+        return False
+    with nogil:
+        while start < n and not fails:
+            m = min(n - start, _DRAWS)
+            for i in range(m):
+                above[i], below[i], fractions[i] = high[start + i], low[start + i], 0.0
+                if shift > 0:
+                    fails |= dpfast_limbs_add(&above[i], &below[i], 0, half)
+                    fractions[i] = dpfast_limbs_split(&above[i], &below[i], shift)
+                else:
+                    fails |= dpfast_limbs_shift(&above[i], &below[i], -shift)
+            fails |= dpfast_gaussian_offsets(
+                &words[start], fractions, m, steps, margin, offsets, ambiguous, level) > 0
+            if not fails:
+                for i in range(m):
+                    whole = <int64_t>offsets[i]
+                    fails |= dpfast_limbs_add(&above[i], &below[i], whole >> 63, <uint64_t>whole)
+                    released[start + i] = ldexp(dpfast_limbs_to_double(above[i], below[i]), exponent)
+            start += m
+    return not fails

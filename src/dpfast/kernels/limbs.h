@@ -34,4 +34,15 @@ static inline double dpfast_limbs_split(int64_t *high, uint64_t *low, int shift)
     return (double)left / (double)unit;
 }
 
+/* Multiplies a number by 2^shift, shift from 0 to 62; returns whether the product leaves 128 bits. */
+static inline int dpfast_limbs_shift(int64_t *high, uint64_t *low, int shift)
+{
+    const int64_t before = *high;
+    if (shift == 0)
+        return 0;
+    *high = (int64_t)((uint64_t)before << shift | *low >> (64 - shift));
+    *low <<= shift;
+    return *high >> shift != before;
+}
+
 #endif

@@ -702,6 +702,11 @@ TABLE_ERROR = 2.0**-42
 ROUNDING = 2.0**-51
 
 
+def gaussian_margin(steps: float, widening: float) -> float:
+    """Bound the error of a draw in double, in cells of which a unit of the noise's scale has so many."""
+    return TABLE_ERROR * steps + ROUNDING + widening
+
+
 @dataclass(frozen=True)
 class GaussianLaw:
     """The standard normal law, drawn by the kernel at a vector level of cpu.h (the best one if negative)."""
@@ -715,7 +720,7 @@ class GaussianLaw:
         """Draw about the fractions of base cells, with this many cells per unit of scale, by the kernel's table."""
         offsets = np.empty(len(words))
         ambiguous = np.empty(len(words), np.intp)
-        margin = TABLE_ERROR * steps + ROUNDING + widening
+        margin = gaussian_margin(steps, widening)
         n_ambiguous = kernel.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, self.level)
         return offsets, ambiguous[:n_ambiguous]
 
@@ -836,17 +841,29 @@ def release(
     release.
     """
     public = NoiseGrid(scale, grid)
+    cells: Cells | None = None
+    both: tuple[NDArray[np.int64], Words] | None = None
     if type(size) is tuple and isinstance(center, FixedPoint) and size == center.high.shape:
         shape = center.high.shape  # most are told without a call
+        if law is _GAUSSIAN and center.high.flags.carray and center.low.flags.carray:
+            both = center.high.reshape(-1), center.low.reshape(-1)
+            how = public.exponent - center.exponent, public.steps, gaussian_margin(public.steps, widening)
     else:
         shape = check.shape("size", size)
-    cells = cells_of(center, shape, public)
+    if both is None:
+        cells = cells_of(center, shape, public)
     stream = (source if type(source) is SecureSource else check_source(source)).open()
     released = np.empty(shape)
     flat = released.reshape(-1)
     for start in range(0, flat.size, BLOCK_WORDS):
         stop = min(start + BLOCK_WORDS, flat.size)
         words = stream.words(stop - start)
+        if both is not None:
+            high, low = both
+            if kernel.draw_about(high[start:stop], low[start:stop], words, *how, public.exponent, flat[start:stop]):
+                continue
+        if cells is None:
+            cells = cells_of(center, shape, public)
         offsets, undecided = law.draw(words, cells.split(start, stop), public.steps, widening)
         for i in undecided.tolist():
             more, fraction = stream.branch(start + i), cells.fraction(start + i)
