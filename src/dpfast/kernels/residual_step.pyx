@@ -339,6 +339,11 @@ cdef class ResidualRows:
     cdef object _room(self):
         return math.inf
 
+    @property
+    def room(self):
+        """Rows that may still be added before the totals must be taken."""
+        return self._room()
+
     cdef void _add_rows(self, Py_ssize_t n_rows) noexcept nogil:
         pass
 
@@ -378,9 +383,11 @@ cdef class ResidualSums(ResidualRows):
         Unit of the grid of squared residuals, norm and squared bound in units, where they are to be summed.
     """
 
+    cdef object sums, sums_of_squares
     cdef int64_t[:, ::1] totals
     cdef int64_t[::1] squares
-    cdef int64_t[::1] person, long_person
+    cdef int64_t* long_person
+    cdef Py_ssize_t size
     cdef bint sums_squares
     cdef object capacity
     cdef Py_ssize_t rows_in_lanes, most_in_lanes
@@ -407,27 +414,24 @@ cdef class ResidualSums(ResidualRows):
         self.most_in_lanes = (_EXACT_RANGE - 1) // longest * 8 - self.block_rows
         if self.most_in_lanes < 0 or person_limits[1] >= 1 << 126:
             raise OverflowError("the bounds of rows and people are too large to sum their parts exactly")
-        size = self.step.n_products * self.step.n_outcomes
-        self.totals = np.zeros(self.shape, np.int64)
-        self.squares = np.zeros(self.step.n_outcomes, np.int64)
-        self.person, self.long_person = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        self.scratch.person = &self.person[0]
-        self.scratch.lanes = self._doubles(8 * size)
+        self.size = self.step.n_products * self.step.n_outcomes
+        self.totals = self.sums = np.zeros(self.shape, np.int64)
+        if self.sums_squares:
+            self.squares = self.sums_of_squares = np.zeros(self.step.n_outcomes, np.int64)
+        self.scratch.person = <int64_t*>self._doubles(self.size)
+        self.long_person = <int64_t*>self._doubles(self.size)
+        self.scratch.lanes = self._doubles(8 * self.size)
         self.scratch.squares = self._doubles(self.step.n_outcomes)
 
     cdef object _room(self):
         return self.capacity - self.rows_in_totals
 
-    @property
-    def room(self):
-        """Rows that may still be added before the totals must be taken."""
-        return self._room()
-
     def take(self):
-        """Return the totals of products, of squared residuals and of people beyond their bound, and begin anew."""
-        taken = np.array(self.totals), np.array(self.squares), self.n_beyond
+        """Return the totals of products, of squared residuals (or None) and of people beyond, and begin anew."""
+        taken = self.sums.copy(), self.sums_of_squares, self.n_beyond
         self.totals[:] = 0
-        self.squares[:] = 0
+        if self.sums_squares:
+            self.squares = self.sums_of_squares = np.zeros(self.step.n_outcomes, np.int64)
         self.rows_in_totals = self.n_beyond = 0
         return taken
 
@@ -469,18 +473,18 @@ cdef class ResidualSums(ResidualRows):
             self, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         self._finish()
         cdef int status = self._sum_person(x, y, start, stop, 1.0, self.sums_squares), i = 0
-        cdef double factor = dpfast_residual_factor(&self.step, &self.long_person[0])
+        cdef double factor = dpfast_residual_factor(&self.step, self.long_person)
         cdef Py_ssize_t j
         self.n_beyond += factor < 1.0
         while factor < 1.0 and status == 0:
             status = self._sum_person(x, y, start, stop, factor, False)
-            if dpfast_residual_factor(&self.step, &self.long_person[0]) == 1.0:
+            if dpfast_residual_factor(&self.step, self.long_person) == 1.0:
                 break
             factor *= 1.0 - ldexp(1.0, i - 50)
             i += 1
         if self.sums_squares:
             dpfast_residual_hold_squares(&self.step, &self.scratch, &self.squares[0])
-        for j in range(self.long_person.shape[0]):
+        for j in range(self.size):
             (&self.totals[0, 0])[j] += self.long_person[j]
         self.rows_in_totals += stop - start
         return status
@@ -491,7 +495,7 @@ cdef class ResidualSums(ResidualRows):
         """long_person = the sum over the rows start to stop, their r multiplied by the factor; lanes are empty."""
         cdef int status
         cdef Py_ssize_t n_rows, j
-        for j in range(self.long_person.shape[0]):
+        for j in range(self.size):
             self.long_person[j] = 0
         while start < stop:
             n_rows = min(self.block_rows, stop - start)
@@ -504,7 +508,7 @@ cdef class ResidualSums(ResidualRows):
             if factor < 1.0:
                 dpfast_residual_round_again(&self.step, 0, n_rows, factor, &self.scratch)
             dpfast_residual_add(self.level, &self.step, n_rows, &self.scratch)
-            dpfast_residual_flush(&self.step, &self.scratch, &self.long_person[0])
+            dpfast_residual_flush(&self.step, &self.scratch, self.long_person)
             start += n_rows
         return 0
 

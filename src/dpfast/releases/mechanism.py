@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
+from dpfast._redacted import quiet
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.ledger.entries import now
@@ -195,6 +196,7 @@ def release(mechanism: Mechanism[Any], data: Any, source: noise.BitSource, name:
     return run(mechanism, data, source, name)[0]
 
 
+@quiet
 def run(
     mechanism: Mechanism[Found], data: Any, source: noise.BitSource, name: str
 ) -> tuple[tuple[Release, ...], Callable[[], Found]]:

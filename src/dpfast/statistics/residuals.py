@@ -283,7 +283,6 @@ def squares_bound(bound_squares: float, step: ResidualStep) -> float:
     return padded_bound(_squares_limit(bound_squares, step), k)
 
 
-@quiet
 def residual_sums(
     table: io.Table,
     step: ResidualStep,
@@ -301,16 +300,11 @@ def residual_sums(
     held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         checked_bound(bound_squares, "bound_squares")
-    _check_table(table, step, whose, max_rows)
-    if table.partitions is not None:
-        function = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
-        return table.reduce(function, _add_sums, groups=whose, may_copy=whose is not None)
-    assert not isinstance(whose, io.PersonIds)
-    parts = _go_through(table, step, whose, partial(ThreadSums, step, held, bound_squares), n_threads)
-    return reduce(_add_sums, map(ThreadSums.taken, parts))
+    of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
+    new_part = partial(ThreadSums, step, held, bound_squares)
+    return _over_people(table, step, whose, max_rows, new_part, of_part, _add_sums, n_threads)
 
 
-@quiet
 def residual_sizes(
     table: io.Table,
     step: ResidualStep,
@@ -328,20 +322,18 @@ def residual_sizes(
     first, last = half_octaves
     if not -_LARGEST_HALF_OCTAVE <= first <= last <= _LARGEST_HALF_OCTAVE:
         raise ValueError(f"half_octaves must be two increasing integers within {_LARGEST_HALF_OCTAVE} of 0")
-    _check_table(table, step, whose, max_rows)
-    if table.partitions is not None:
-        function = partial(_sizes_of, step=step, half_octaves=half_octaves, max_rows=max_rows, n_threads=n_threads or 1)
-        return table.reduce(function, operator.add, groups=whose, may_copy=whose is not None)
-    assert not isinstance(whose, io.PersonIds)
-    parts = _go_through(table, step, whose, partial(ThreadSizes, step, half_octaves), n_threads)
-    return reduce(operator.add, map(ThreadSizes.taken, parts))
+    of_part = partial(_sizes_of, step=step, half_octaves=half_octaves, max_rows=max_rows, n_threads=n_threads or 1)
+    new_part = partial(ThreadSizes, step, half_octaves)
+    return _over_people(table, step, whose, max_rows, new_part, of_part, operator.add, n_threads)
 
 
+@quiet
 def _sums_of(table: io.Table, groups: Any, *, held: Clip, **options: Any) -> ResidualSums:
     whose = _people_of_part(groups, held.max_rows)
     return residual_sums(table, clip=held.bound, whose=whose, max_rows=held.max_rows, **options)
 
 
+@quiet
 def _sizes_of(table: io.Table, groups: Any, *, max_rows: int | None, **options: Any) -> IntArray:
     return residual_sizes(table, whose=_people_of_part(groups, max_rows), max_rows=max_rows, **options)
 
@@ -360,17 +352,6 @@ def _on_finer_grid(one: FixedPoint, other: FixedPoint) -> FixedPoint:
     """Add sums whose units differ by a public power of two."""
     finest = min(one.exponent, other.exponent)
     return one.in_units(finest) + other.in_units(finest)
-
-
-def _check_table(
-    table: io.Table, step: ResidualStep, whose: People | io.PersonIds | None, max_rows: int | None
-) -> None:
-    if (table.n_features, table.n_outcomes) != (step.n_features, step.shape[1]):
-        raise ValueError(f"theta is for {step.n_features} features and {step.shape[1]} outcomes, the table has others")
-    if (whose is None) != (max_rows is None):
-        raise ValueError("max_rows goes with whose rows are whose")
-    if whose is not None and table.arrays is None and table.partitions is None:
-        raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
 
 
 class ThreadRows(ABC):
@@ -458,7 +439,7 @@ class ThreadSums(ThreadRows):
         products, squares, n_beyond = self.kernel.take()
         unit = self._unit_of_squares
         of_squares = None if unit is None else FixedPoint.from_integers(squares, unit)
-        exact = FixedPoint.from_integers(products, -sum(self._held.exponents))
+        exact = FixedPoint(products >> 63, products.view(np.uint64), -sum(self._held.exponents))
         found = ResidualSums(exact, of_squares, n_beyond)
         self._sums = found if self._sums is None else _add_sums(self._sums, found)
         return self._sums
@@ -498,16 +479,32 @@ class ThreadSizes(ThreadRows):
 
 
 _Part = TypeVar("_Part", ThreadSums, ThreadSizes)
+_Total = TypeVar("_Total")
 
 
-def _go_through(
-    table: io.Table, step: ResidualStep, whose: People | None, new_part: Callable[[], _Part], n_threads: int | None
-) -> list[_Part]:
-    """Read every row once, in threads that each have a part of their own."""
+def _over_people(
+    table: io.Table,
+    step: ResidualStep,
+    whose: People | io.PersonIds | None,
+    max_rows: int | None,
+    new_part: Callable[[], _Part],
+    of_table: Callable[..., _Total],
+    add: Callable[[_Total, _Total], _Total],
+    n_threads: int | None,
+) -> _Total:
+    """Read every row once, in threads that each have a part of their own, or `of_table` of each partition; add up."""
+    if (table.n_features, table.n_outcomes) != (step.n_features, step.shape[1]):
+        raise ValueError(f"theta is for {step.n_features} features and {step.shape[1]} outcomes, the table has others")
+    if (whose is None) != (max_rows is None):
+        raise ValueError("max_rows goes with whose rows are whose")
+    if table.partitions is not None:
+        return table.reduce(of_table, add, groups=whose, may_copy=whose is not None)
+    if whose is not None and table.arrays is None:
+        raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
     parts = [new_part()]
     if whose is None:
         layout, tables = None, None
-        for x, y in table.blocks():
+        for x, y in table.blocks() if table.arrays is None else (table.arrays,):
             assert y is not None
             if x.shape[1] != table.n_features or y.shape[1] != table.n_outcomes:
                 raise ValueError(
@@ -517,13 +514,15 @@ def _go_through(
                 layout, tables = x.layout, coded_tables(step, x.layout)
             own = tables if isinstance(x, CodedBlock) else None
             _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y, own), own)
-        return parts
-    assert table.arrays is not None
-    x, y = table.arrays
-    assert y is not None
-    whose.check_length(len(x))
-    _add_ranges(parts, new_part, step, int(whose.offsets[-1]), n_threads, partial(_add_people, x, y, whose))
-    return parts
+    else:
+        assert isinstance(whose, People)
+        assert table.arrays is not None
+        x, y = table.arrays
+        assert y is not None
+        whose.check_length(len(x))
+        _add_ranges(parts, new_part, step, int(whose.offsets[-1]), n_threads, partial(_add_people, x, y, whose))
+    found: _Total = reduce(add, map(operator.methodcaller("taken"), parts))
+    return found
 
 
 def _add_ranges(
@@ -569,7 +568,8 @@ def _in_threads(parts: list[_Part], ranges: RowRanges, add: Callable[[_Part, int
 
 
 def _add_rows(x: Rows, y: Rows, tables: StepTables | None, part: _Part, start: int, stop: int) -> int:
-    part.make_room(stop - start)
+    if part.kernel.room < stop - start or part.coded is not None:  # most are told without a call
+        part.make_room(stop - start)
     if isinstance(x, CodedBlock) and tables is not None:
         part.begin_coded(tables)
         return _add_coded(x, y, part, start, stop)
