@@ -308,10 +308,7 @@ def least_at(cost: Callable[[float], float], low: float, high: float, tolerance:
 
 def up(exact: Fraction) -> float:
     """Return the smallest float that is at least a nonnegative rational; inf beyond the largest float."""
-    return _ratio_up(exact.numerator, exact.denominator)
-
-
-def _ratio_up(above: int, below: int) -> float:
+    above, below = exact.numerator, exact.denominator
     try:
         value = above / below  # of integers correctly rounded, however long they are
     except OverflowError:
@@ -338,10 +335,13 @@ def sqrt_ratio_up(above: int, below: int) -> float:
     # Scaled so that the integer root keeps more than 53 bits and no intermediate leaves the range of floats.
     shift = 2 * ((128 - above.bit_length() + below.bit_length()) // 2)
     root = math.isqrt(-(-(above << max(shift, 0)) // (below << max(-shift, 0))) - 1) + 1
-    value = _ratio_up(root << max(-shift // 2, 0), 1 << max(shift // 2, 0))
-    lower = math.nextafter(value, 0.0)
-    numerator, denominator = lower.as_integer_ratio()
-    return lower if numerator**2 * below >= above * denominator**2 else value
+    try:
+        value = (root << max(-shift // 2, 0)) / (1 << max(shift // 2, 0))
+    except OverflowError:
+        return math.inf
+    # The nearest float to the root, or the next.
+    numerator, denominator = value.as_integer_ratio()
+    return value if numerator**2 * below >= above * denominator**2 else math.nextafter(value, math.inf)
 
 
 def sqrt_down(exact: Fraction) -> float:
@@ -359,11 +359,13 @@ def quotient_up(**numbers: float) -> float:
         size = check.positive(above, size)
     if bound == math.inf:
         return 0.0
-    (numerator, unit), (denominator, unit_below) = size.as_integer_ratio(), bound.as_integer_ratio()
-    quotient = _ratio_up(numerator * unit_below, unit * denominator)
+    quotient = size / bound  # correctly rounded
     if quotient == math.inf:
         raise ValueError(f"{above}/{below} is beyond the largest float")
-    return quotient
+    (numerator, unit), (found, of_found) = size.as_integer_ratio(), quotient.as_integer_ratio()
+    denominator, unit_below = bound.as_integer_ratio()
+    is_enough = found * denominator * unit >= numerator * unit_below * of_found
+    return quotient if is_enough else math.nextafter(quotient, math.inf)
 
 
 _EVALUATION_MARGIN = 2e-14
