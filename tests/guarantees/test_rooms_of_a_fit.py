@@ -99,7 +99,7 @@ def test_a_fit_goes_through_few_rooms(name):
 
 
 def test_a_further_step_adds_few_calls():
-    """The median of several, as noise decides how many of some searches' steps a fit takes."""
-    two, six = (np.median([entered(ridge(steps))[1] for _ in range(7)]) for steps in (2, 6))
+    """The median of many, as noise decides whether a fourth of the fits take 70 calls fewer."""
+    two, six = (np.median([entered(ridge(steps))[1] for _ in range(31)]) for steps in (2, 6))
     print(f"calls for each further step: {(six - two) / 4:.0f}")
-    assert (six - two) / 4 <= 85
+    assert (six - two) / 4 <= 60

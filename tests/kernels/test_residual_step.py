@@ -215,6 +215,21 @@ def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
             assert sum(int(entry) ** 2 for entry in person.take()[0].flat) <= 1 << 80
 
 
+def test_a_kernel_begins_anew_only_once_its_totals_are_taken():
+    rng = np.random.default_rng(3)
+    step = step_of(rng, 5, 2, whitened=True, constant=False)
+    x, y = rows_of(rng, 40, 5, 2)
+    kernel, limits = kernel_of(step), clip_of(1.0, step.shape).limits
+    assert kernel.add(x, y, None, 0, 40) == 0
+    with pytest.raises(ValueError, match="taken"):
+        kernel.again(step.theta.T, 0.0, *limits)
+    kernel.take()
+    with pytest.raises(ValueError, match="as before"):
+        kernel.again(step.theta, 0.0, *limits)
+    with pytest.raises(ValueError, match="taken"):
+        kernel_of(step, squares_limits=(2.0**22, 2.0**22, 1 << 40)).again(step.theta.T, 0.0, *limits)
+
+
 def test_sums_of_the_largest_parts_are_exact_until_totals_are_full():
     step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=1.0))
     for max_rows in (None, 1):

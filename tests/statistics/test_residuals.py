@@ -108,6 +108,37 @@ def test_the_sums_are_those_of_clipped_rows_times_residuals(whitened, constant, 
     np.testing.assert_array_equal(counts, np.histogram(sizes, edges)[0])
 
 
+@pytest.mark.parametrize("whitened", [False, True])
+@pytest.mark.parametrize("max_rows", [None, 3])
+def test_what_is_kept_sums_for_the_next_step_as_if_it_were_new(whitened, max_rows):
+    rng, kept = np.random.default_rng(19), []
+    step, (x, y) = step_of(rng, whitened=whitened), table_of(rng)
+    whose = None if max_rows is None else io.people(rng.integers(0, 150, len(x)), max_rows)
+    table, people = io.open_table(x, y), {"whose": whose, "max_rows": max_rows}
+    seen = []
+    for clip in (3.0, 0.2, 50.0):
+        step = step.at(rng.normal(size=step.theta.shape), 0.1 * clip)
+        assert residual_sums(table, step, clip, kept=kept, **people) == residual_sums(table, step, clip, **people)
+        seen.append(kept[0])
+    assert seen[0] is seen[1] is seen[2]
+    other = step_of(rng, whitened=not whitened)
+    assert residual_sums(table, other, 1.0, kept=kept, **people) == residual_sums(table, other, 1.0, **people)
+    assert kept[0] is not seen[0]
+
+
+def test_nothing_is_kept_of_a_sum_that_fails_or_that_has_squares():
+    rng, kept = np.random.default_rng(20), []
+    step, (x, y) = step_of(rng), table_of(rng)
+    table = io.open_table(x, y)
+    residual_sums(table, step, 1.0, kept=kept)
+    residual_sums(table, step, 1.0, bound_squares=1.0, kept=kept)
+    assert len(kept) == 1
+    x[-1] = math.nan
+    with pytest.raises(ValueError, match="X"):
+        residual_sums(table, step, 1.0, kept=kept)
+    assert kept == []
+
+
 @pytest.mark.parametrize("link", ["logistic", "softmax", "huber", "quantile", "poisson"])
 def test_links_leave_the_slopes_of_their_losses(link):
     rng = np.random.default_rng(14)

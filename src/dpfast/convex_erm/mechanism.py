@@ -349,7 +349,7 @@ def _count(rows: People, step: ResidualStep, clip: float) -> FixedPoint:
 
 
 def _slopes(rows: People, step: ResidualStep, clip: float) -> FixedPoint:
-    return residual_sums(rows.table, step, clip, **rows.residual_options).products
+    return residual_sums(rows.table, step, clip, kept=rows.kept, **rows.residual_options).products
 
 
 # Below, bins would be lost in the rounding of the smallest doubles.

@@ -58,6 +58,14 @@ class ResidualSums(ResidualRows):
     ) -> None: ...
     rows_in_totals: int
     n_beyond: int
+    def again(
+        self,
+        theta: NDArray[np.float64],
+        beyond: float,
+        units: tuple[float, float],
+        row_limits: tuple[float, int],
+        person_limits: tuple[float, int],
+    ) -> None: ...
     def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]: ...
 
 class ResidualSizes(ResidualRows):

@@ -183,12 +183,10 @@ cdef class ResidualRows:
         self.step.n_outcomes, self.step.n_products = self.theta.shape[0], self.theta.shape[1]
         if (map_x.n_features + has_constant, map_y.n_features) != (self.step.n_columns, self.step.n_outcomes):
             raise ValueError("theta must have as many rows and columns as the maps have columns")
-        self.step.theta, self.step.whitening = &self.theta[0, 0], NULL
+        self.step.whitening = NULL
         self.step.link, self.step.longest = LINKS[link], longest
         self.step.level, self.step.width = bend
-        self.step.beyond = beyond
-        self.theta_ends = _ends(self.theta)
-        self.step.theta_ends = self.step.ends = &self.theta_ends[0]
+        self._take_theta(beyond)
         if whitening is not None:
             self.whitening = np.ascontiguousarray(whitening)
             if self.whitening.shape[1] != self.step.n_columns or self.whitening.shape[0] < 1:
@@ -197,6 +195,13 @@ cdef class ResidualRows:
             self.step.n_products, self.step.whitening = self.whitening.shape[0], &self.whitening[0, 0]
             self.step.ends = &self.ends[0]
         self._allocate()
+
+    cdef _take_theta(self, double beyond):
+        self.step.theta, self.step.beyond = &self.theta[0, 0], beyond
+        self.theta_ends = _ends(self.theta)
+        self.step.theta_ends = &self.theta_ends[0]
+        if self.step.whitening == NULL:
+            self.step.ends = self.step.theta_ends
 
     cdef double* _doubles(self, Py_ssize_t n):
         """Zeros that start on a cache line, in memory kept as long as this."""
@@ -397,23 +402,14 @@ cdef class ResidualSums(ResidualRows):
     def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
                  bend=(1.0, 1.0), beyond=0.0, *, units, row_limits, person_limits, squares_limits=None, int level=-1):
         super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, beyond, level=level)
-        self.step.unit_p, self.step.unit_r = units
-        self.squared_clip = (row_limits[0] / units[1]) ** 2
-        self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
-        self.step.row_bound_high, self.step.row_bound_low = divmod(row_limits[1], _WORD)
-        self.step.person_bound_high, self.step.person_bound_low = divmod(person_limits[1], _WORD)
-        longest = math.isqrt(row_limits[1]) + 1
         self.sums_squares = squares_limits is not None
+        longest = 1
         if self.sums_squares:
             self.step.unit_squares, self.step.squares_length, self.step.squares_bound = squares_limits
             if not self.step.squares_bound < _EXACT_RANGE:
                 raise OverflowError("the squared bound of squared residuals must stay below 2**53 units")
-            longest = max(longest, math.isqrt(squares_limits[2]) + 1)
-        self.capacity = (_TOTAL_RANGE - 1) // longest
-        # Rows in a lane are one in eight; a block more is added before the next look.
-        self.most_in_lanes = (_EXACT_RANGE - 1) // longest * 8 - self.block_rows
-        if self.most_in_lanes < 0 or person_limits[1] >= 1 << 126:
-            raise OverflowError("the bounds of rows and people are too large to sum their parts exactly")
+            longest = math.isqrt(squares_limits[2]) + 1
+        self._take_limits(units, row_limits, person_limits, longest)
         self.size = self.step.n_products * self.step.n_outcomes
         self.totals = self.sums = np.zeros(self.shape, np.int64)
         if self.sums_squares:
@@ -422,6 +418,30 @@ cdef class ResidualSums(ResidualRows):
         self.long_person = <int64_t*>self._doubles(self.size)
         self.scratch.lanes = self._doubles(8 * self.size)
         self.scratch.squares = self._doubles(self.step.n_outcomes)
+
+    def again(self, theta, double beyond, units, row_limits, person_limits):
+        """Sum products once more with other coefficients of the shape of those before, and other limits."""
+        cdef const double[:, ::1] others = np.ascontiguousarray(theta)
+        if self.rows_in_totals or self.sums_squares:
+            raise ValueError("totals must have been taken, and be of products alone")
+        if (others.shape[0], others.shape[1]) != (self.theta.shape[0], self.theta.shape[1]):
+            raise ValueError("theta must have as many rows and columns as before")
+        self.theta = others
+        self._take_theta(beyond)
+        self._take_limits(units, row_limits, person_limits, 1)
+
+    cdef _take_limits(self, units, row_limits, person_limits, longest):
+        self.step.unit_p, self.step.unit_r = units
+        self.squared_clip = (row_limits[0] / units[1]) ** 2
+        self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
+        self.step.row_bound_high, self.step.row_bound_low = divmod(row_limits[1], _WORD)
+        self.step.person_bound_high, self.step.person_bound_low = divmod(person_limits[1], _WORD)
+        longest = max(longest, math.isqrt(row_limits[1]) + 1)
+        self.capacity = (_TOTAL_RANGE - 1) // longest
+        # Rows in a lane are one in eight; a block more is added before the next look.
+        self.most_in_lanes = (_EXACT_RANGE - 1) // longest * 8 - self.block_rows
+        if self.most_in_lanes < 0 or person_limits[1] >= 1 << 126:
+            raise OverflowError("the bounds of rows and people are too large to sum their parts exactly")
 
     cdef object _room(self):
         return self.capacity - self.rows_in_totals

@@ -36,7 +36,7 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.releases.mechanism import Query
 from dpfast.releases.moments import WeightedMoments
 from dpfast.statistics import Gram, gram
-from dpfast.statistics.residuals import ResidualStep, residual_sizes, residual_sums
+from dpfast.statistics.residuals import ResidualStep, ThreadSums, residual_sizes, residual_sums
 from dpfast.statistics.rows import RowMap, sum_of_parts
 from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
@@ -68,6 +68,11 @@ class People:
         is_known = isinstance(self.groups, io.PersonIds)
         whose = self.groups if is_known else io.people(self.groups, self.max_rows)
         return {"whose": whose, "max_rows": self.max_rows} | threads
+
+    @cached_property
+    def kept(self) -> list[ThreadSums]:
+        """What read rows for the last sum of residuals, to do so for the next."""
+        return []
 
     @cached_property
     def first_rows(self) -> People:
@@ -181,7 +186,7 @@ def sum_length_octaves(people: People, octaves: HalfOctaves, row_map: RowMap) ->
 
 def sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:
     """Return the exact sum of parts and, as a last entry if requested, the number clipped, in a unit."""
-    summed = residual_sums(people.table, step, clip, **people.residual_options)
+    summed = residual_sums(people.table, step, clip, kept=people.kept, **people.residual_options)
     products = summed.products
     if unit is None:
         return products

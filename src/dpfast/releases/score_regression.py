@@ -440,4 +440,4 @@ def _times(coordinates: Coordinates, share: float) -> Coordinates:
 
 
 def _sum_scores(people: People, step: ResidualStep, clip: float) -> FixedPoint:
-    return residual_sums(people.table, step, clip, **people.residual_options).products
+    return residual_sums(people.table, step, clip, kept=people.kept, **people.residual_options).products

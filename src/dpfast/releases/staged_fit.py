@@ -31,7 +31,7 @@ from dpfast.solvers.clipping_bias import Excess, Few, corrected, corrected_about
 from dpfast.solvers.inference import Evidence
 from dpfast.solvers.ridge import RidgeSolution, eigh
 from dpfast.statistics import rounded_bound
-from dpfast.statistics.residuals import ResidualStep, residual_bound, squares_bound
+from dpfast.statistics.residuals import ResidualStep, clip_of, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
 from dpfast.statistics.sizes import HalfOctaves, Sizes
 
@@ -266,7 +266,7 @@ class Fit:
                 name = f"sizes of residuals, step {number + 1}"
                 clip, sized = yield from self._clip(name, counted[number], step, share)
             clips.append(clip)
-            bound = residual_bound(clip, step, mechanism.max_rows)
+            bound = clip_of(clip, step.shape, mechanism.max_rows).norm
             # The largest power of two that is not above it.
             unit = math.ldexp(0.5, math.frexp(descent.COUNT_UNIT * 2.0 * clip)[1])
             sums = noise.with_count(bound, unit)
@@ -402,8 +402,8 @@ class Fit:
         mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
         statistic = partial(count_residuals, step=step, octaves=octaves, of_first_rows=of_first_rows)
         released = yield Query(name, mechanism, statistic)
-        edges = np.exp2(np.arange(octaves[0], octaves[1] + 1) / 2.0)
-        return Counted(released.values["sum"][0], np.concatenate([edges, edges[-1:]]), mechanism.deviation)
+        edges = np.exp2(np.minimum(np.arange(octaves[0], octaves[1] + 2), octaves[1]) / 2.0)
+        return Counted(released.values["sum"][0], edges, mechanism.deviation)
 
     def _last(
         self, parts: Parts, found: descent.Found, coordinates: Coordinates

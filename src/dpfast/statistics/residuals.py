@@ -230,6 +230,8 @@ class Clip(NamedTuple):
     squared_row_bound: int
     #: Norm of a person's part, rounded up, that none exceeds: to calibrate with.
     norm: float
+    #: Units of the grids, limits of rows and limits of people, as the kernel takes them.
+    limits: tuple[tuple[float, float], tuple[float, int], tuple[float, int]]
 
     @property
     def exponent(self) -> int:
@@ -242,17 +244,19 @@ def clip_of(bound: float, shape: tuple[int, int], max_rows: int | None = None) -
     """Return the clip of parts of a shape to a bound."""
     if not _SMALLEST <= bound <= _LARGEST:  # most are told without a call
         checked_bound(bound, "clip")
-    exponents = _EXPONENT_P, grid_exponent(bound)
-    if max_rows is None:
-        squared = padded_squared_product_bound(bound, exponents, shape)
-        return Clip(bound, shape, None, exponents, squared, bound, squared, padded_bound(squared, sum(exponents)))
-    check_most_rows(max_rows)
-    row_bound = _ROW_OF_SEVERAL * bound
-    squared, squared_row = (
-        padded_squared_product_bound(one, exponents, shape, rows) for one, rows in ((bound, max_rows), (row_bound, 1))
+    a, b = exponents = _EXPONENT_P, grid_exponent(bound)
+    row_bound, n_rows = bound, 1
+    if max_rows is not None:
+        check_most_rows(max_rows)
+        row_bound, n_rows = _ROW_OF_SEVERAL * bound, max_rows
+    squared = squared_row = padded_squared_product_bound(bound, exponents, shape, n_rows)
+    if max_rows is not None:
+        squared_row = padded_squared_product_bound(row_bound, exponents, shape)
+    of_rows, of_people = (math.ldexp(row_bound, b), squared_row), (math.ldexp(bound, a + b), squared)
+    limits = (math.ldexp(1.0, a), math.ldexp(1.0, b)), of_rows, of_people
+    return Clip(
+        bound, shape, max_rows, exponents, squared, row_bound, squared_row, padded_bound(squared, a + b), limits
     )
-    norm = padded_bound(squared, sum(exponents))
-    return Clip(bound, shape, max_rows, exponents, squared, row_bound, squared_row, norm)
 
 
 def check_most_rows(max_rows: int | None) -> None:
@@ -292,17 +296,24 @@ def residual_sums(
     whose: People | io.PersonIds | None = None,
     max_rows: int | None = None,
     n_threads: int | None = None,
+    kept: list[ThreadSums] | None = None,
 ) -> ResidualSums:
     """Sum people's parts, each clipped to `clip` in Frobenius norm; `whose` has the rows' owners, if not one each.
 
     With `bound_squares` squared residuals are summed too, each person's vector of them clipped to it in the L2 norm.
+    What reads rows for the first thread is `kept` for the next sum, unless this one fails.
     """
     held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         checked_bound(bound_squares, "bound_squares")
     of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
-    new_part = partial(ThreadSums, step, held, bound_squares)
-    return _over_people(table, step, whose, max_rows, new_part, of_part, _add_sums, n_threads)
+    new_part, parts = partial(ThreadSums, step, held, bound_squares), list[ThreadSums]()
+    if kept and bound_squares is None and (part := kept.pop()).again(step, held):
+        parts.append(part)
+    found = _over_people(table, step, whose, max_rows, parts, new_part, of_part, _add_sums, n_threads)
+    if kept is not None and bound_squares is None:
+        kept.extend(parts[:1])
+    return found
 
 
 def residual_sizes(
@@ -324,7 +335,7 @@ def residual_sizes(
         raise ValueError(f"half_octaves must be two increasing integers within {_LARGEST_HALF_OCTAVE} of 0")
     of_part = partial(_sizes_of, step=step, half_octaves=half_octaves, max_rows=max_rows, n_threads=n_threads or 1)
     new_part = partial(ThreadSizes, step, half_octaves)
-    return _over_people(table, step, whose, max_rows, new_part, of_part, operator.add, n_threads)
+    return _over_people(table, step, whose, max_rows, [], new_part, of_part, operator.add, n_threads)
 
 
 @quiet
@@ -395,15 +406,23 @@ class ThreadSums(ThreadRows):
             k = grid_exponent(bound_squares)
             self._unit_of_squares = -k
             limits = math.ldexp(1.0, k), math.ldexp(bound_squares, k), _squares_limit(bound_squares, step)
-        a, b = held.exponents
+        units, of_rows, of_people = held.limits
         self.kernel = residual_step.ResidualSums(
             *step.kernel_arguments(),
-            units=(math.ldexp(1.0, a), math.ldexp(1.0, b)),
-            row_limits=(math.ldexp(held.row_bound, b), held.squared_row_bound),
-            person_limits=(math.ldexp(held.bound, a + b), held.squared_bound),
+            units=units,
+            row_limits=of_rows,
+            person_limits=of_people,
             squares_limits=limits,
             level=level,
         )
+
+    def again(self, step: ResidualStep, held: Clip) -> bool:
+        """Begin anew with other coefficients and another clip; False if more than these differs."""
+        if step._maps is not self._step._maps or self._tables is not None or self._unit_of_squares is not None:
+            return False
+        self._step, self._held, self._sums = step, held, None
+        self.kernel.again(np.array(step.theta.T, np.float64, order="C"), step.beyond, *held.limits)
+        return True
 
     def begin_coded(self, tables: StepTables) -> None:
         """Prepare for rows with codes."""
@@ -487,6 +506,7 @@ def _over_people(
     step: ResidualStep,
     whose: People | io.PersonIds | None,
     max_rows: int | None,
+    parts: list[_Part],
     new_part: Callable[[], _Part],
     of_table: Callable[..., _Total],
     add: Callable[[_Total, _Total], _Total],
@@ -501,7 +521,8 @@ def _over_people(
         return table.reduce(of_table, add, groups=whose, may_copy=whose is not None)
     if whose is not None and table.arrays is None:
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
-    parts = [new_part()]
+    if not parts:
+        parts.append(new_part())
     if whose is None:
         layout, tables = None, None
         for x, y in table.blocks() if table.arrays is None else (table.arrays,):
