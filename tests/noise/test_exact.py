@@ -49,6 +49,17 @@ def test_tails_are_enclosed_tightly(law, x, bits):
     assert high - low <= 2
 
 
+@pytest.mark.parametrize("places", [2, 4, 7, 12])
+def test_the_series_of_the_normal_tail_is_enclosed_at_any_precision(places):
+    """Where few bits are kept each rounding shows; u is known to lie from an integer to the next, in their unit."""
+    unit = 1 << places
+    for u in {*range(min(12 * unit, 300)), *range(unit, 12 * unit, 1 + unit // 20)}:
+        low, high = exact._density_times_sum(u, places)
+        roots = [mp.sqrt(mp.mpf(end) / unit) for end in (u, u + 1)]
+        most, least = (mp.erf(root) / root / mp.sqrt(2) if root else mp.sqrt(2 / mp.pi) for root in roots)
+        assert low <= least * unit**2 < most * unit**2 <= high
+
+
 @given(x=st.fractions(-6, 6, max_denominator=10**9), digits=st.sampled_from([20, 50]))
 @settings(max_examples=60, deadline=None, derandomize=True)
 @example(x=Fraction(1, 2500), digits=20)
