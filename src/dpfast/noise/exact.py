@@ -250,13 +250,13 @@ def _density_times_sum(u: int, places: int) -> tuple[int, int]:
     """Bound sqrt(2/pi) S, in units of 4**-places: `u` is that of S, in units of 2**-places, rounded down."""
     low = high = low_term = high_term = 1 << places
     n = 0
-    while high_term > 1 or n << places <= u:
+    while high_term > 1:
         n += 1
         low_term = (low_term * u >> places) // n
         high_term = -((-high_term * (u + 1) >> places) // n)
         least, most = low_term // (2 * n + 1), -(-high_term // (2 * n + 1))
         low, high = (low - most, high - least) if n % 2 else (low + least, high + most)
-    # From here terms alternate and shrink, so the rest is less than the last one.
+    # No u^n / n! is below 1 before n is above u. From here terms shrink and alternate: the rest is less than the last.
     least_density, most_density = _largest_density(places)
     return least_density * (low - high_term), most_density * (high + high_term)
 
