@@ -213,9 +213,10 @@ class StagedVisits(PolicyMechanism):
         lost = [np.maximum(middles - edge, 0.0) for edge in relative]
         at = _least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)
         # Returns may all be at the far end of their bin, where the most is lost: limits count that.
-        beyond = max(float(np.maximum(relative / relative[at] - 1.0, 0.0) @ histogram), 0.0)
+        excess = np.maximum(relative / relative[at] - 1.0, 0.0)
+        beyond, hidden = max(float(excess @ histogram), 0.0), counts.deviation * float(np.linalg.norm(excess))
         half = self.returns.half / float(edges[at])
-        return float(edges[at]), Lost(0.0, beyond, tuple((number, size * half) for number, size in people))
+        return float(edges[at]), Lost(0.0, beyond, hidden, tuple((number, size * half) for number, size in people))
 
     def _summed(self, noise: float, discount: float) -> FilledReturns:
         """Say how returns are summed: by last state, if noise in values and the discount of tails let this tell them.

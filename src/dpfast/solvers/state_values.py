@@ -51,10 +51,10 @@ _FARTHEST = 1.0
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
-# Of a state with a larger discount hardly anything is seen.
-_UNSEEN = 0.75
-# By how much tails that differ alike are farther from their mean than independent ones.
-_ALIKE = 1.6
+# Of a state with a larger discount hardly anything is seen, nor of one whose last states are known from little noise.
+_UNSEEN, _HARDLY_SEEN = 0.75, 0.89
+# Standard deviations of noise in a count up to which a value's limits are those of a quotient.
+_QUOTIENT = 5.0
 # Quantiles of limits of 95%, on both sides and on one.
 _TWO_SIDED, _ONE_SIDED = 1.96, 1.645
 
@@ -185,8 +185,9 @@ class Lost(NamedTuple):
 
     #: Mean share of people's weight, which those lose who visit many states.
     weight: float = 0.0
-    #: Returns beyond the reach, in all.
+    #: Returns beyond the reach, in all, and by how much more of them noise may hide.
     returns: float = 0.0
+    hidden: float = 0.0
     #: People with returns beyond the declared range, and by how much at most: pairs.
     people: tuple[tuple[float, float], ...] = ()
 
@@ -214,10 +215,12 @@ def fitted_values(
     of a value and the bias of clipping. People who lose weight are taken to have returns a standard deviation apart;
     lost returns count as if they were any one state's.
 
-    Errors of last states are in the values that led to them (`_Tails.with_tails`). Returns beyond the declared range,
-    and tails of which nothing is known, bias values by an unknown part of a bound. These bounds are added to the
-    limits, not to their squares: a deviation is such that 1.96 of it are the limits of [2]_ for a number that is known
-    up to a bias.
+    Errors of last states are in the values that led to them (`_Tails.with_tails`). A count of a few standard deviations
+    of its noise may be hardly any visits. Its state's limits are at least those of a quotient of two noisy numbers.
+
+    Returns beyond the declared range, and tails of which nothing is known, bias values by an unknown part of a bound.
+    These bounds are added to the limits, not to their squares: a deviation is such that 1.96 of it are the limits of
+    [2]_ for a number that is known up to a bias.
     """
     counts, n_states, noise = np.maximum(sums.counts, 0.0), len(sums.counts), sums.deviation**2
     even = (limits[1] - limits[0]) ** 2 / 12.0
@@ -245,7 +248,9 @@ def fitted_values(
             tail = known.mean(values, variances / safe**2 + off**2, cut).merged(tail).within(limits)
         onward = known.onward(values, tail, onward.spread, found)
         returns = sums.returns + (tail.value - earlier.filled) * cut * counts + onward.taken * onward.sums
-        within = np.maximum(squares - values**2, _LEAST_WITHIN * squares)
+        # About the mean of filled returns, which is not that of values.
+        filled_mean = np.where(sure, sums.returns / safe, values)
+        within = np.maximum(squares - filled_mean**2, _LEAST_WITHIN * squares)
         own_noise, sampling = noise * (1.0 + values**2), counts * within
         variances = own_noise + sampling + onward.taken * onward.noise
         last, previous, pooled, spread = spread, values, fallback, 0.0
@@ -272,23 +277,48 @@ def fitted_values(
     usual_count = float(counts @ counts) / total
     rarer = np.maximum(usual_count / safe, 1.0) ** 2
     spreads = np.minimum(visited * found * rarer + (1.0 - visited) * even, even)
-    shrunk = np.maximum((1.0 - kept * counts) ** 2 * spreads, moved**2) + (1.0 - kept * counts) ** 2 * pooled.variance
     # Beyond the farthest, a value is as far from its own mean, and has all of that one's error.
-    shrunk += (np.abs(moved) >= _FARTHEST * own_error) * (1.0 - (kept * counts) ** 2) * own_error**2
-    filled = (kept * counts * cut_error * (tail.value - earlier.filled)) ** 2
-    squared = kept**2 * (own_noise + onward.taken**2 * onward.noise) + filled
+    kept = np.where(sure & (np.abs(moved) >= _FARTHEST * own_error), 1.0 / safe, kept)
+    share = kept * counts
+    shrunk = np.maximum((1.0 - share) ** 2 * spreads, moved**2) + (1.0 - share) ** 2 * pooled.variance
+    squared = (
+        kept**2 * (own_noise + onward.taken**2 * onward.noise)
+        + (share * cut_error * (tail.value - earlier.filled)) ** 2
+    )
     squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
+    # What is sampled of a tail is where it went on from.
+    going = known.going(onward)
+    sampling += counts * cut * np.maximum(going @ values**2 - (going @ values) ** 2, 0.0)
+    errors = _Errors(squared, kept * np.sqrt(sampling), shrunk)
     farthest = max(whole[1] - tail.value, tail.value - whole[0])
-    sampled = kept * np.sqrt(sampling)
-    own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + sampled**2 + shrunk)
+    own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + errors.sampled**2 + shrunk)
     reach = float(own_limits[sure].max(initial=0.0)) / (1.0 - min(float(cut[sure].max(initial=0.0)), _MOST_CUT))
-    distances = farthest, min(reach, farthest)
-    deviation, unknown = known.with_tails(onward, squared, sampled, shrunk, kept, (cut, cut_error), distances)
-    unseen, noisy = (float(counts @ one) / total for one in (unknown, np.hypot(deviation, cut_error * farthest)))
-    unseen = unseen if unseen > _ONE_SIDED * noisy else 0.0
+    staying = (values - tail.value) ** 2 + np.maximum(found, squared + shrunk)
+    apart = np.hypot(cut, cut_error) * np.sqrt(staying) / (1.0 - np.minimum(cut, _MOST_CUT))
+    if known.is_told:
+        means = np.where(sure, (sums.returns + (tail.value - earlier.filled) * cut * counts) / safe, values)
+        seems = np.maximum(known.seems(means, tail.value, limits), cut * math.sqrt(onward.found))
+        apart = np.where(known.resolved(cut), (1.0 - onward.taken) * np.minimum(apart, seems), apart)
+    one_tail, distances = (tail.variance, np.minimum(apart, farthest)), (farthest, min(reach, farthest))
+    deviation, unknown = known.with_tails(onward, errors, (share, cut, cut_error), one_tail, distances)
+    unseen, near = (float(counts @ one) / total for one in (unknown, np.hypot(deviation, cut_error * farthest)))
+    unseen = unseen if unseen > _ONE_SIDED * near else 0.0
     biases = unknown + lost.bias(safe)
     deviation = np.maximum(deviation, (biases + _ONE_SIDED * deviation) / _TWO_SIDED)
+    beyond = lost.returns + lost.hidden
+    noisy = noise, sampling + onward.taken**2 * onward.noise, beyond
+    possible = np.maximum(limits[0] - beyond / safe, whole[0]), np.minimum(limits[1] + beyond / safe, whole[1])
+    quotient = _quotient_reach(values, sums.counts, returns, noisy, possible) / _TWO_SIDED
+    deviation = np.where(counts > _QUOTIENT * sums.deviation, deviation, np.maximum(deviation, quotient))
     return StateValues(pooled.value, values - pooled.value, deviation, 0.0, unseen)
+
+
+class _Errors(NamedTuple):
+    """Of states' own parts in their values: variances, and of sampling the deviation."""
+
+    noise: FloatArray
+    sampled: FloatArray
+    shrunk: FloatArray
 
 
 class _Onward(NamedTuple):
@@ -309,7 +339,7 @@ class _Onward(NamedTuple):
 class _Tails:
     """What is known of where truncated trajectories went on from: by last state, or of all last states together."""
 
-    #: Discounts by state and last state, (n_states, n_states), or zeros, (n_states, 1); the noise in one.
+    #: Discounts by state and last state, (n_states, n_states), or zeros; the noise in one.
     ends: FloatArray
     deviation: float
     #: The sum of each state's.
@@ -322,7 +352,7 @@ class _Tails:
     @classmethod
     def of(cls, sums: StateSums, weights: FloatArray, counts: FloatArray, sure: NDArray[np.bool_]) -> _Tails:
         """Return what sums tell."""
-        ends = sums.ends.T if len(sums.ends) else np.zeros((len(counts), 1))
+        ends = sums.ends.T if len(sums.ends) else np.zeros((len(counts), len(counts)))
         return cls(ends, sums.small_deviation, weights, counts, sums.deviation, sure)
 
     @property
@@ -331,32 +361,24 @@ class _Tails:
         return bool(self.ends.any())
 
     @cached_property
-    def members(self) -> FloatArray:
-        """Shares of last states in what is told apart: in itself each, or in all."""
-        if self.is_told:
-            return np.eye(len(self.counts))
-        return self.counts[None, :] / np.sum(self.counts)
-
-    @cached_property
     def shares(self) -> FloatArray:
         """Share of all tails that went on from each, drawn to shares of visits according to noise."""
-        alike = self.members @ self.counts / np.sum(self.counts) * self.deviation * math.sqrt(len(self.counts))
+        alike = self.counts / np.sum(self.counts) * self.deviation * math.sqrt(len(self.counts))
         ends: FloatArray = np.maximum(np.sum(self.ends, axis=0), 0.0) + alike
         return ends / np.sum(ends)
 
     def mean(self, values: FloatArray, variances: FloatArray, cut: FloatArray) -> Estimate:
         """Return the mean value of all tails; its error is in values too, and so grows."""
-        told = self.members @ values
-        value = float(self.shares @ told)
+        value = float(self.shares @ values)
         total = max(float(self.weights.sum()), self.deviation * math.sqrt(len(values)))
-        variance = float((self.shares @ self.members) ** 2 @ variances)
-        variance += float(((told - value) ** 2).sum()) * (self.deviation / total) ** 2
-        part = min(float(self.shares @ self.members @ cut), _MOST_CUT)
+        variance = float(self.shares**2 @ variances)
+        variance += float(((values - value) ** 2).sum()) * (self.deviation / total) ** 2
+        part = min(float(self.shares @ cut), _MOST_CUT)
         return Estimate(value, variance / (1.0 - part) ** 2)
 
     def onward(self, values: FloatArray, tail: Estimate, last: float, most: float) -> _Onward:
         """Return how far the tails of each state's visitors are from the mean of all, and how much to rely on it."""
-        apart = self.members @ values - tail.value
+        apart = values - tail.value
         sums, noise = self.ends @ apart, self.deviation**2 * float(apart @ apart)
         used = self.sure & (self.weights > 0.0)
         if not self.is_told or noise == 0.0 or not used.any():
@@ -366,50 +388,68 @@ class _Tails:
         squared = self.weights**2 * _relied(spread, error)
         return _Onward(sums, noise, squared / (squared + noise), spread, min(spread + _FAR * error, most), most)
 
+    def seems(self, means: FloatArray, tail: float, limits: tuple[float, float]) -> FloatArray:
+        """Return how far each state's tails are from the mean of all, by means that are not shrunk."""
+        parts = np.where(self.sure[:, None], self.ends / self.counts[:, None], 0.0)
+        own = np.linalg.lstsq(np.eye(len(means)) - parts, means - tail, rcond=None)[0]
+        return np.asarray(np.abs(parts @ np.clip(own, limits[0] - tail, limits[1] - tail)))
+
+    def resolved(self, discounts: FloatArray) -> NDArray[np.bool_]:
+        """Return whether last states are told well enough: noise in all of a state's does not make discounts 1."""
+        noise = _ONE_SIDED * self.deviation * math.sqrt(len(discounts)) / self.counts
+        return np.asarray(self.is_told & (discounts + noise < _MOST_CUT))
+
+    def going(self, onward: _Onward) -> FloatArray:
+        """Return shares of last states by state, (n_states, n_states), as they are relied on; zeros if not told."""
+        rows = np.maximum(self.ends, 0.0)
+        rows /= np.maximum(np.sum(rows, axis=1, keepdims=True), sys.float_info.min)
+        taken = onward.taken[:, None]
+        return np.asarray(taken * rows + (1.0 - taken) * self.shares if self.is_told else rows)
+
     def with_tails(
         self,
         onward: _Onward,
-        squared: FloatArray,
-        sampled: FloatArray,
-        shrunk: FloatArray,
-        kept: FloatArray,
-        cut: tuple[FloatArray, FloatArray],
+        own: _Errors,
+        cut: tuple[FloatArray, FloatArray, FloatArray],
+        one_tail: tuple[float, FloatArray],
         farthest: tuple[float, float],
     ) -> tuple[FloatArray, FloatArray]:
         """Return deviations of values with the errors of what tails are worth, and the bound of a bias.
 
-        A value has its own error and, by discounts and where people went on from, those of last states: independent
-        ones of noise and shrinkage, alike ones of sampling and of tails that are far from their mean. From a state that
-        is hardly followed, or hardly visited, people went on to anything in the range: that bounds a bias, by the
+        The value of state s is k_s (returns + d_s times its tail) and 1 - k_s of the pooled one, d_s the discount
+        (`cut` has k, d and the error of d). If last states are told, the tail is the mean of values by shares p_sj of
+        last states. So errors e of values solve e = u + w + A e, with A_sj = k_s d_s p_sj, u those of a state's own
+        part and w those of p. Hence e = G (u + w), G = (I - A)^-1: an error that comes back by any number of tails is
+        in G, once. Noise is independent between states: its variances are taken with the squares of G's entries. The
+        others may be alike. People visit many states, and states that follow each other are on one side of the pooled
+        value. For any correlation the deviation of G w is at most G times the deviations.
+
+        If last states are not told, one estimate T is the tail of all states, and A = 0. Its error is d_s times that
+        of T, whose variance is known (`one_tail`). Besides, people of state s went on to others than all do on average.
+        Say that they stay among states of their own value v. Then returns filled with T are v - d (v - T) in the mean.
+        The value is taken to be that. Its distance from T is (1 - d)(v - T), and its error d (v - T): that distance
+        times d/(1 - d). For values that are shrunk their spread counts as well. So it is where last states are told,
+        but with more noise than tells them (`resolved`). From others, what is shrunk of tails is not (`seems`).
+
+        From a state that is hardly visited people went on to anything in the range. That bounds a bias, by the
         discounts of people who went there, at most. From others they went on to states that are seen, whose values
         bound a bias too (`farthest` has both distances): this counts where limits are narrower by it.
         """
-        mean, larger = np.minimum(cut[0], _MOST_CUT), np.minimum(cut[0] + cut[1], 1.0)
-        rows = np.maximum(self.ends, 0.0)
-        rows /= np.maximum(np.sum(rows, axis=1, keepdims=True), sys.float_info.min)
-        going = onward.taken[:, None] * rows + (1.0 - onward.taken[:, None]) * self.shares
-        part = self._unknown((larger > _UNSEEN) | ~self.sure)
-        # Of states that are certain the errors of their own means are passed on; others count by the bound.
-        passed = self._passed_on(np.clip(kept * self.counts, 0.0, 1.0) * mean, going)
-        own = squared + np.where(self.sure, shrunk, 0.0)
-        noise = own + 2.0 * np.sum(passed * self.members.T, axis=1) * own + passed**2 @ (self.members**2 @ own)
-        noise += np.where(self.sure, 0.0, shrunk) + (sampled + passed @ (self.members @ sampled)) ** 2
-        passed = self._passed_on(mean * (1.0 - part), going)
-        # Some states' tails are farther from the mean than all are on average: by as much as it seems.
-        seems = np.minimum(np.abs(onward.sums) / self.counts, mean * math.sqrt(onward.most))
-        left = (1.0 - onward.taken) * np.maximum(seems, mean * math.sqrt(onward.found))
-        apart = np.hypot(left, 0.5 * cut[1] * math.sqrt(onward.found)) * (1.0 - part)
+        share, mean, larger = np.clip(cut[0], 0.0, 1.0), np.minimum(cut[1], _MOST_CUT), np.minimum(cut[1] + cut[2], 1.0)
+        is_seen = mean <= np.where(self.resolved(mean), _HARDLY_SEEN, _UNSEEN)
+        going, part = self.going(onward), self._unknown(~is_seen | ~self.sure)
+        led = _led(share * mean, going)
+        noise = led**2 @ own.noise + (led @ own.sampled) ** 2
+        noise += (0.0 if self.is_told else share * mean) ** 2 * one_tail[0]
+        # Of states that are not certain the bound counts.
+        shrunk = np.sqrt(own.shrunk)
+        drawn = led @ np.where(self.sure, shrunk, 0.0) + np.where(self.sure, 0.0, shrunk)
+        apart = led @ (share * one_tail[1] * (1.0 - part))
         most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
-        tails, bias = (one + passed @ (self.members @ one) for one in (_ALIKE * apart, most * part))
-        least, whole = np.sqrt(noise), np.sqrt(noise + np.minimum(tails, most) ** 2)
-        bias = np.minimum(bias, most)
+        bias = np.minimum(_led(mean * (1.0 - part), going) @ (most * part), most)
+        least, whole = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
         is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
         return np.where(is_near, least, whole), bias + is_near * near
-
-    def _passed_on(self, discounts: FloatArray, going: FloatArray) -> FloatArray:
-        """Return how much of the error of what is told apart is in each value, by any number of tails."""
-        step = discounts[:, None] * going
-        return np.asarray(step @ linalg.inv(np.eye(len(self.members)) - self.members @ step))
 
     def _unknown(self, states: NDArray[np.bool_]) -> FloatArray:
         """Return the part of each state's tails that may have gone on from some states, at most; of these all."""
@@ -430,6 +470,37 @@ def _spread(sums: FloatArray, sizes: FloatArray, noise: FloatArray, last: float,
     return spread, math.sqrt(2.0 / float(((sizes**2 / (noise + sizes**2 * spread)) ** 2).sum()))
 
 
+def _led(discounts: FloatArray, going: FloatArray) -> FloatArray:
+    """Return how much of each state's error is in each value, by any number of tails."""
+    return np.asarray(linalg.inv(np.eye(len(discounts)) - discounts[:, None] * going))
+
+
+def _quotient_reach(
+    values: FloatArray,
+    counts: FloatArray,
+    returns: FloatArray,
+    noisy: tuple[float, FloatArray, float],
+    limits: tuple[FloatArray, FloatArray],
+) -> FloatArray:
+    """Return how far the limits of quotients are from values: Fieller's, which hold however few visits there are.
+
+    Values v within `limits` are not excluded if ``|returns - v count|`` is at most 1.96 of its standard deviation, more
+    by what was lost. `noisy` has the variance of the noise in both, of the rest, and the loss. All are possible where
+    the count may be 0.
+    """
+    noise, rest, lost = noisy
+    certain = np.square(counts) - _TWO_SIDED**2 * noise
+    told = (certain > 0.0) & (counts > 0.0)
+    certain, farthest = np.where(told, certain, 1.0), np.zeros_like(values)
+    for side, end in zip((-1.0, 1.0), limits, strict=True):
+        moved = returns + side * lost
+        root = np.square(counts * moved) - certain * (moved**2 - _TWO_SIDED**2 * (noise + rest))
+        last = np.where(told, (counts * moved + side * np.sqrt(np.maximum(root, 0.0))) / certain, end)
+        farthest = np.maximum(farthest, side * (np.clip(last, *limits) - values))
+    # An end of the range is not beyond it by rounding.
+    return farthest * (1.0 + _PRECISION)
+
+
 def _relied(spread: float, error: float) -> float:
     """Return a variance that is reduced according to its standard error."""
     return spread**3 / (spread**2 + error**2) if spread > 0.0 else 0.0
@@ -447,7 +518,7 @@ def _tail_and_pooled(
     tail = earlier.tail.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
     moved = tail.value - filled
     parts = first.variance, share**2 * tail.variance, moved**2 * discount.variance
-    pooled = Estimate(first.value + share * moved, sum(math.sqrt(part) for part in parts) ** 2)
+    pooled = Estimate(first.value + share * moved, sum(parts))
     return tail, pooled.joined(Estimate(everywhere.value, everywhere.variance + spread)).within(limits)
 
 
