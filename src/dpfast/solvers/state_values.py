@@ -45,8 +45,9 @@ _CERTAIN = 2.0
 _UP, _FAR = 0.8, 1.0
 # Least variance of returns within a state, over their mean square.
 _LEAST_WITHIN = 0.05
-# Own errors by which a state's value is drawn from its own mean at most.
-_FARTHEST = 1.0
+# Own errors by which a state's value is drawn from its own mean at most: where values differ by more than t^2's
+# standard error, and where they may all be alike.
+_FARTHEST, _FARTHEST_ALIKE = 1.0, 2.0
 # Of states whose counts are fewer standard deviations of their noise little is known by what others are.
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
@@ -268,7 +269,8 @@ def fitted_values(
         # A state's own mean, and its deviation; for rarely visited states these are uninformative.
         own_error = np.sqrt(variances) / safe
         own_mean = np.where(sure, returns / safe, drawn)
-        moved = np.minimum(np.maximum(drawn - own_mean, -_FARTHEST * own_error), _FARTHEST * own_error)
+        farthest_moved = (_FARTHEST if spread > error else _FARTHEST_ALIKE) * own_error
+        moved = np.minimum(np.maximum(drawn - own_mean, -farthest_moved), farthest_moved)
         values = np.minimum(np.maximum(own_mean + moved, limits[0]), limits[1])
         settled = float(np.abs(values - previous).max()) <= _PRECISION * (limits[1] - limits[0])
         if settled and abs(spread - last) <= _PRECISION * last:
@@ -278,7 +280,7 @@ def fitted_values(
     rarer = np.maximum(usual_count / safe, 1.0) ** 2
     spreads = np.minimum(visited * found * rarer + (1.0 - visited) * even, even)
     # Beyond the farthest, a value is as far from its own mean, and has all of that one's error.
-    kept = np.where(sure & (np.abs(moved) >= _FARTHEST * own_error), 1.0 / safe, kept)
+    kept = np.where(sure & (np.abs(moved) >= farthest_moved), 1.0 / safe, kept)
     share = kept * counts
     shrunk = np.maximum((1.0 - share) ** 2 * spreads, moved**2) + (1.0 - share) ** 2 * pooled.variance
     squared = (
