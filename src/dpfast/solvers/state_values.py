@@ -52,7 +52,7 @@ _FARTHEST, _FARTHEST_ALIKE = 1.0, 2.0
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
-# Of a state with a larger discount hardly anything is seen, nor of one whose last states are known from little noise.
+# Of a state with a larger discount hardly anything is seen: beyond the first, unless last states are told well.
 _UNSEEN, _HARDLY_SEEN = 0.75, 0.89
 # Standard deviations of noise in a count up to which a value's limits are those of a quotient.
 _QUOTIENT = 5.0
