@@ -27,6 +27,7 @@ from dpfast.synthetic_control.steps import (
     length_bins,
     sum_paths,
     typical_length,
+    untold,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
@@ -440,6 +441,18 @@ def test_a_summary_states_what_all_steps_promise_and_dates_as_dates():
     own = np.sqrt(np.mean((target[:10] - fitted.center_[:10] - fitted.pre_coef_ @ (target - fitted.center_)[:10]) ** 2))
     assert fitted.pre_fit() == pytest.approx(own)
     assert f"Root mean squared error before the intervention: {own:.4g}." in text
+
+
+def test_what_no_other_period_tells_is_the_noise_about_factors():
+    rng = np.random.default_rng(6)
+    paths, squares = rng.normal(size=(2, 30)), np.linspace(0.1, 0.4, 30) ** 2
+    factors = rng.normal(size=(4000, 2)) @ paths
+    noisy = factors + np.sqrt(squares) * rng.normal(size=factors.shape)
+    told = 1.0 / np.diag(np.linalg.inv(paths.T @ paths + np.diag(squares)))
+    # A variance of 4,000 draws has a standard error of 2.2%; the draws are always the same.
+    np.testing.assert_allclose(untold(noisy), told, rtol=0.1)
+    np.testing.assert_array_equal(untold(factors), 0.0)
+    np.testing.assert_array_equal(untold(noisy[:20]), 0.0)
 
 
 def test_typical_lengths_are_read_off_noisy_counts():

@@ -439,9 +439,11 @@ class SyntheticControl(TargetReports):
         target : float, default 0.1
             Error wanted, relative to the root mean square of the signal.
         panel : array or table of shape (n_units, n_periods), optional
-            Public outcomes of the same kind: of another country, an earlier decade, a pilot. Some times as many units
-            as periods tell most. The plan is for donors like these. Without a panel it is for made-up donors, which the
-            next three describe.
+            Public outcomes of the same kind: of another country, an earlier decade, a pilot. The plan is for donors
+            like these: fits of them are simulated. Some times as many units as periods tell most. Without a panel it is
+            for made-up donors, which the next three describe. Then it is a guess: on 20 kinds of panels 75% of errors
+            were within 1.5 times the plan, and 92% between half of it and 2.2 times. With 300 other units 97% were
+            within 1.5 times.
         spread : float, default 0.25
             Assumed mean square of the mapped outcomes (in [-1, 1]) about a public `center` or the middle of the range.
         variation : float, default 0.3
@@ -734,7 +736,7 @@ class SyntheticControl(TargetReports):
         if public.n_donors is None:
             return None
         with single_threaded_blas():
-            error = steps.planned(public.n_donors, steps.guessed(SPREAD, VARIATION, DECAY))[1]
+            error = steps.planned(public.n_donors, steps.guessed(SPREAD, VARIATION, DECAY), draws=0)[1]
         return Expected(error, public.n_donors, "donors")
 
     def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:

@@ -45,6 +45,7 @@ from dpfast._arrays import FloatArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
+from dpfast.noise import BitSource, SeededSource
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.size_counts import NoisySizes
@@ -80,6 +81,12 @@ _PART_PRE, _PART_POST = 1.1, 1.3
 RATIOS = HalfOctaves(-16, 40)
 _RATIO_ENDS = np.sqrt([RATIOS.size(code) for code in range(RATIOS.largest_code)])
 _LARGEST_RATIO = 2.0**40
+
+# Fits that are simulated for a plan, and the most of the outcomes' mean square that is taken to be noise.
+_DRAWS, _MOST_NOISE = 12, 0.75
+#: Squared error from which predictions are taken to be nothing but noise.
+_NOTHING = 0.98
+_MEAN_PATH = "mean path of donors"
 
 Bounds = tuple[float, float]
 Summed = TypeVar("Summed")
@@ -389,7 +396,7 @@ class DonorSteps(Mechanism[Solution]):
                 return None
         noise = NoisySum.calibrate(budget.take(share), rounded_bound(bound, periods), (periods,))
         paths = partial(Donors.summed, function=sum_paths, rows=self.rows, origin=origin, bound=bound)
-        summed = yield Query("mean path of donors", noise, paths)
+        summed = yield Query(_MEAN_PATH, noise, paths)
         # Where nothing is observed an entry is the origin's.
         mean = summed.values["sum"] / (n * self.rows.rate)
         variance = (noise.deviation / (n * self.rows.rate)) ** 2
@@ -403,51 +410,87 @@ class DonorSteps(Mechanism[Solution]):
         self, section: CrossSection, values: Mapping[str, FloatArray], n: float, errors: ErrorCounts | None = None
     ) -> Solution:
         xx, xy = section.moments(values, self.n_donors)
-        floor, ridge = section.floor, section.rows.penalty(self.ridge)
-        keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
-        coef = coefficients_of_moments(xx, xy, section.rows.basis, ridge, floor, keep)
+        ridge, keep, coef = self._coefficients(section, xx, xy)
         noise = 0.0 if self.n_donors is not None else self._noise_of_number(_Budget(self._parts[0])).deviation
         return Solution(section, values, xx, xy, n, ridge, keep, coef["coef_"], coef["pre_coef_"], errors, noise)
 
-    def planned(self, n: int, alike: FloatArray) -> tuple[CrossSection, float]:
+    def _coefficients(
+        self, section: CrossSection, xx: FloatArray, xy: FloatArray
+    ) -> tuple[float, int | None, dict[str, Any]]:
+        """Return the ridge, the number of eigenvalues kept, and the coefficients."""
+        floor, ridge = section.floor, section.rows.penalty(self.ridge)
+        keep = components_beyond(xx, floor) if isinstance(self.n_components, str) else self.n_components
+        return ridge, keep, coefficients_of_moments(xx, xy, section.rows.basis, ridge, floor, keep)
+
+    def planned(self, n: int, alike: FloatArray, draws: int = _DRAWS) -> tuple[CrossSection, float]:
         """Return the moments' mechanism, and the error of a prediction, for `n` donors like these public ones.
 
-        The steps are answered for a panel of them. Answers have no noise but that of the mean path, of its usual size.
-        The error is what predictions for these series are off by, in squares more than the best linear ones are: by
-        clipping, shrinkage and noise. It is relative to the root of their mean square about the public centre.
+        The steps are answered for a panel of them some times, each with noise of its own, always the same. The error
+        is what predictions for these series, not clipped, are off by, in squares more than the best linear ones are. Of
+        several draws the worst does not count: rare counts that mislead would decide. The error is relative to the root
+        of the series' mean square about the public centre, without what no other period tells. Without draws, as in a
+        fit, which draws no noise but what it releases, answers have none, and that in moments counts by its cost.
         """
-        steps, rows = self._learned(_Budget(self._parts[0])), self.rows
-        times, periods = n / len(alike), rows.n_pre + rows.n_post
+        rows, times = self.rows, n / len(alike)
+        series = (alike - rows.offset) / rows.half_width
+        features, outcomes = rows.coordinates(series[:, : rows.n_pre]), series[:, rows.n_pre :]
+        about = features - features.mean(axis=0), outcomes - outcomes.mean(axis=0)
+        solved, _, rank, _ = np.linalg.lstsq(*about, rcond=_COLLINEAR)
+        left = float(np.sum((about[1] - about[0] @ solved) ** 2)) / outcomes.shape[1]
+        best = left / max(len(alike) - 1 - int(rank), 1)
+        squares = []
+        for draw in range(max(draws, 1)):
+            source = SeededSource(0).bound("plan", draw) if draws else None
+            section = self._answered(alike, times, source)
+            sums, rows = sum_donors(alike, section.rows, 1), section.rows
+            blocks = {"xx": sums.xx, "xy": sums.xy}
+            if sums.exact_x_sum is not None and sums.exact_y_sum is not None:
+                blocks |= {"x": sums.exact_x_sum.to_float64(), "y": sums.exact_y_sum.to_float64()}
+            xx, xy = (times * one for one in replace(rows, observation_rate=None).about_path(blocks, len(alike)))
+            values, vectors = np.linalg.eigh(xx)
+            values, path, ridge = np.maximum(values, 0.0), rows.path, rows.penalty(self.ridge)
+            counted = np.maximum(values + ridge / 2.0, section.floor)
+            before = series[:, : rows.n_pre] - path[: rows.n_pre]
+            if source is None:
+                along = rows.coordinates(before) @ vectors / counted
+                predicted = along @ (vectors.T @ xy)
+                cost = section.cost / (rows.n_pre * rows.rate**4) * float(np.mean(np.sum(along**2, axis=1)))
+            else:
+                (own_xx,), (own_xy,) = section.noise_alone(1, source)
+                predicted = before @ self._coefficients(section, xx + own_xx, xy + own_xy)[2]["coef_"].T
+                cost = 0.0
+            missed = np.clip(predicted + path[rows.n_pre :], rows.least, 1.0) - outcomes
+            # Fitted to few series, predictions seem better than they are, by the directions that they fit.
+            fitted = values / counted
+            without = best * (1.0 - float(np.sum(2.0 * fitted - fitted**2)) / len(alike))
+            squares.append(float(np.mean(missed**2)) + cost - without)
+        signal = float(np.mean((series - self._middle)[:, rows.n_pre :] ** 2))
+        signal -= min(float(np.mean(untold(series)[rows.n_pre :])), _MOST_NOISE * signal)
+        usual = sorted(squares)[: max(draws - 1, 1)]
+        squared = float(np.mean(usual)) / max(signal, sys.float_info.min)
+        # A few draws do not tell errors near 1 apart.
+        return section, 1.0 if squared > _NOTHING else math.sqrt(max(squared, 0.0))
+
+    def _answered(self, alike: FloatArray, times: float, source: BitSource | None) -> CrossSection:
+        """Return the moments' mechanism for so many times these public donors.
+
+        Counts have simulated noise. Without a source answers have none, but the mean path has noise of its usual size.
+        """
+        steps = self._learned(_Budget(self._parts[0]))
         try:
             query = next(steps)
             while True:
-                found, noise = query.statistic(Donors(alike, 1)).to_float64() * times, query.mechanism
-                if found.shape == (periods,):
-                    found += noise.scales["sum"] * (-1.0) ** np.arange(periods)
-                query = steps.send(Release(query.name, "no", noise.privacy, {"sum": found}, noise.scales))
+                exact, law = query.statistic(Donors(alike, 1)), query.mechanism
+                found = times * exact.to_float64()
+                if source is not None:
+                    zeros = FixedPoint.zeros(exact.shape, 0)
+                    found += law.release(zeros, source, query.name).values["sum"]
+                elif query.name == _MEAN_PATH:
+                    found += law.scales["sum"] * (-1.0) ** np.arange(found.size)
+                query = steps.send(Release(query.name, "no", law.privacy, {"sum": found}, law.scales))
         except StopIteration as last:
             section: CrossSection = last.value[1]
-        sums, rows = sum_donors(alike, section.rows, 1), section.rows
-        blocks = {"xx": sums.xx, "xy": sums.xy}
-        if sums.exact_x_sum is not None and sums.exact_y_sum is not None:
-            blocks |= {"x": sums.exact_x_sum.to_float64(), "y": sums.exact_y_sum.to_float64()}
-        xx, xy = (times * one for one in replace(rows, observation_rate=None).about_path(blocks, len(alike)))
-        eigenvalues, vectors = np.linalg.eigh(xx)
-        eigenvalues = np.maximum(eigenvalues, 0.0)
-        counted = np.maximum(eigenvalues + rows.penalty(self.ridge) / 2.0, section.floor)
-        series = rows.mapped(alike, rows.path)
-        features, outcomes = rows.coordinates(series[:, : rows.n_pre]), series[:, rows.n_pre :]
-        along = features @ vectors / counted
-        missed = float(np.mean((along @ (vectors.T @ xy) - outcomes) ** 2))
-        about = features - features.mean(axis=0), outcomes - outcomes.mean(axis=0)
-        solved, _, rank, _ = np.linalg.lstsq(*about, rcond=_COLLINEAR)
-        # Fitted to few series, both seem better than they are: squares left over, by the directions that each fits.
-        left, fitted = float(np.sum((about[1] - about[0] @ solved) ** 2)) / outcomes.shape[1], eigenvalues / counted
-        best = left / max(len(alike) - 1 - int(rank), 1) * (1.0 - float(np.sum(2.0 * fitted - fitted**2)) / len(alike))
-        squared = max(missed - max(best, 0.0), 0.0)
-        squared += section.cost / (rows.n_pre * rows.rate**4) * float(np.mean(np.sum(along**2, axis=1)))
-        signal = rows.mapped(alike, self._middle)[:, rows.n_pre :]
-        return section, math.sqrt(squared / max(float(np.mean(signal**2)), sys.float_info.min))
+        return section
 
     def guessed(self, spread: float, variation: float, decay: float) -> FloatArray:
         """Return made-up donors of the mean square `spread` about the public centre, for a plan.
@@ -471,7 +514,17 @@ class DonorSteps(Mechanism[Solution]):
         own = np.linalg.qr(scores - scores.mean(axis=0))[0] @ cosines
         own *= variation / math.sqrt(float(np.mean(own**2)))
         paths = math.sqrt(max(1.0 - variation**2, 0.0)) + own
-        return np.asarray(rows.offset + rows.half_width * (center + math.sqrt(spread) * side * paths))
+        made = np.clip(center + math.sqrt(spread) * side * paths, rows.least, 1.0)
+        return np.asarray(rows.offset + rows.half_width * made)
+
+
+def untold(series: FloatArray) -> FloatArray:
+    """Return the variance in each period of what no other period tells: 0 where periods are collinear."""
+    degrees = len(series) - series.shape[1]
+    _, sizes, paths = np.linalg.svd(series - series.mean(axis=0), full_matrices=False)
+    if degrees < 1 or sizes[-1] <= _COLLINEAR * sizes[0]:
+        return np.zeros(series.shape[1])
+    return np.asarray(1.0 / np.sum((paths / sizes[:, None]) ** 2, axis=0) / degrees)
 
 
 def count_donors(donors: FloatArray, n_threads: int | None = None) -> FixedPoint:
