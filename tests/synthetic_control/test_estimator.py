@@ -565,6 +565,32 @@ def test_a_plan_for_a_public_panel_agrees_with_simulation(n, quiet):
     assert plan.expected_error / 1.6 < error < 1.6 * plan.expected_error
 
 
+def test_a_plan_is_relative_to_the_signal_and_not_to_the_noise_about_it(quiet):
+    """Counts of few events: two thirds of their mean square is noise that no other period tells."""
+    rng = np.random.default_rng(4)
+    rates = 0.2 * np.exp(rng.normal(0.0, 0.5, (3300, 1)) + np.linspace(0.0, 0.3, 15))
+    counts = rng.poisson(rates) * 1.0
+    bounds = {"bound": 3.0, "nonnegative": True, "epsilon": 1.0, "delta": 1e-6}
+    plan = SyntheticControl.plan(2500, 10, 15, panel=counts[2500:2800], **bounds)
+    fits = [SyntheticControl(**bounds, random_state=seed).fit(counts[:2500], 10) for seed in range(6)]
+    exact = SyntheticControl(math.inf, ridge=1e-3).fit(counts[:2500], 10)
+    errors = [np.mean((fit.predict(counts[2800:, :10]) - rates[2800:, 10:]) ** 2) for fit in (*fits, exact)]
+    error = math.sqrt((np.mean(errors[:-1]) - errors[-1]) / np.mean(rates[2800:, 10:] ** 2))
+    assert plan.expected_error / 1.6 < error < 1.6 * plan.expected_error
+
+
+def test_noise_that_predicts_nothing_is_not_warned_of(quiet):
+    """Levels, and noise about them: predictions are good, but the noise makes up a seventh of the squares."""
+    rng = np.random.default_rng(5)
+    levels = rng.uniform(-1.0, 1.0, (3000, 1)) * np.ones(15)
+    donors = levels + 0.25 * rng.normal(size=levels.shape)
+    fits = [SyntheticControl(0.5, 1e-6, random_state=seed).fit(donors[:2700], 10) for seed in range(10)]
+    errors = [np.sqrt(np.mean((fit.predict(donors[2700:, :10]) - levels[2700:, 10:]) ** 2)) for fit in fits]
+    assert np.mean(errors) < 0.25 * np.sqrt(np.mean(levels**2))
+    # All of the noise counted, nine of the ten would say .36 to .42.
+    assert max(fit._released.error for fit in fits) < 0.33
+
+
 def test_a_public_panel_is_a_table_of_the_plan_s_periods():
     public = {"epsilon": 1.0, "delta": 1e-6}
     donors, _, _ = panel(n=60)

@@ -37,6 +37,11 @@ from dpfast.solvers.damped import noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 
+# Part of the hidden sum of squares that predictions without noise would not miss: the rest is the outcomes' own noise,
+# or the release's. Of .3 to 1 the one that warned in 96% of fits that lost over 1.25 of what is warned of, and in 4% of
+# those that lost less than .8, on twelve kinds of panels of 50 to 10,000 donors.
+_PREDICTABLE = 0.4
+
 
 @dataclass(frozen=True)
 class Predictors:
@@ -362,15 +367,15 @@ class CrossSection(SingleRelease):
         """Return the relative root mean squared error of predictions.
 
         It includes shrinkage and noise, to first and second order, for a target like its donors. Donors vary along the
-        directions of these eigenvalues of X'X. The `hidden` ones, given by their sum, are not predicted. It is 1 if no
-        eigenvalue is above the noise.
+        directions of these eigenvalues of X'X. The `hidden` ones, given by their sum, are not predicted: a part of them
+        would be. It is 1 if no eigenvalue is above the noise.
         """
         total = float(np.sum(eigenvalues)) + hidden
         if not np.any(eigenvalues > 0.0):
             return 1.0
         counted = np.maximum(eigenvalues + ridge / 2.0, self.floor)
         squares = (1.0 - eigenvalues / counted) ** 2 + self.cost / counted**2
-        return math.sqrt((float(np.sum(eigenvalues * squares)) + hidden) / total)
+        return math.sqrt((float(np.sum(eigenvalues * squares)) + _PREDICTABLE * hidden) / total)
 
     def bound_to_rows(self, source: noise.BitSource) -> noise.BitSource:
         """Bind seeded noise to how donors become rows, in mapped units: it does not depend on those of the panel."""
