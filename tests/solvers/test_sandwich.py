@@ -105,6 +105,22 @@ def test_steps_of_counts_are_held_and_errors_after_a_held_one_are_not_known():
         assert np.linalg.norm(moved[:2]) + 0.25 * abs(moved[2]) == pytest.approx(0.54 if is_close else 2.0, rel=1e-3)
 
 
+@pytest.mark.parametrize("constant", [0.25, 0.0])
+def test_a_last_step_is_judged_by_the_rates_that_it_changes(constant):
+    """Far for the few who have a feature, it is taken whole, and errors are known; before the last it is cut."""
+    for share, is_close in ((0.003, True), (0.3, False)):
+        rng = np.random.default_rng(0)
+        rows = np.full((4_000, 2 + (constant > 0.0)), constant)
+        rows[:, 0], rows[:, 1] = rng.normal(size=4_000) / 3.0, 0.9 * (rng.random(4_000) < share)
+        theta = np.zeros(rows.shape[1])
+        sums = sums_of_counts(theta, rows, np.ones(4_000), constant=constant)
+        sums = sums._replace(score=sums.curvature @ np.r_[0.1, 4.0, theta[2:]])
+        found = errors(theta, sums)
+        assert found.known.tolist() == [is_close] * len(theta)
+        assert (found.theta[1] == pytest.approx(4.0, rel=0.1)) == is_close
+        assert newton_step(theta, sums)[1] < 2.2
+
+
 def test_counts_that_are_no_more_than_noise_tell_nothing():
     rows, outcomes, theta = counted(0.05)
     sums = sums_of_counts(theta, rows, outcomes)

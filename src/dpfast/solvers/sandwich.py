@@ -44,6 +44,8 @@ _STANDS_OUT = 2.25
 _UNSEEN = 0.05
 # Change of predictions of counts in a step, at most, for the longest row, and by a shift of all of them.
 _FAR, _FARTHEST_SHIFT = 2.0, 3.0
+# The same in the last step, as a mean square over rates, at most: half of it is of second order.
+_CLOSE = 0.5
 # Deviations of the noise that the sum of counts is above, if anything is known.
 _DISTINCT = 2.0
 _TINY = 1e-280
@@ -101,12 +103,12 @@ class _Step(NamedTuple):
 
 def newton_step(theta: FloatArray, sums: Sums) -> FloatArray:
     """Return the end of a Newton step; directions below the noise are given the noise's curvature."""
-    return np.asarray(theta + _step(sums).moved)
+    return np.asarray(theta + _step(sums, is_last=False).moved)
 
 
 def errors(theta: FloatArray, sums: Sums) -> Errors:
     """Return the result of the last step."""
-    moved, blurred, sums, values, vectors, is_close = _step(sums)
+    moved, blurred, sums, values, vectors, is_close = _step(sums, is_last=True)
     seen = values > _least(sums)
     found = theta + moved
     inverse = (vectors / np.maximum(values, _least(sums))) @ vectors.T
@@ -120,16 +122,19 @@ def errors(theta: FloatArray, sums: Sums) -> Errors:
     return Errors(found, 0.5 * (covariance + covariance.T), known, last)
 
 
-def _step(sums: Sums) -> _Step:
+def _step(sums: Sums, *, is_last: bool) -> _Step:
     rates, shift, blurred, is_close = sums.rates, 0.0, 0.0, True
     if rates is not None and rates.constant > 0.0:
         shift, blurred, sums, is_close = _shifted(sums, rates.constant)
     values, vectors = eigh(sums.curvature)
     moved = (vectors / np.maximum(values, _least(sums))) @ (vectors.T @ sums.score)
     if rates is not None:
-        far = max(rates.most(moved), rates.most(-moved))
-        is_close &= far <= _FAR
-        moved = moved * min(1.0, _FAR / max(far, _TINY))
+        # Without a constant, rates are at least the trace's part of the longest row.
+        k, curved = rates.constant, sums.curvature
+        rate = float(curved[-1, -1]) / k**2 if k > 0.0 else float(np.trace(curved)) / rates.length**2
+        is_close &= float(moved @ sums.score) <= _CLOSE * rate
+        if not (is_last and is_close):
+            moved = moved * min(1.0, _FAR / max(rates.most(moved), rates.most(-moved), _TINY))
     last = np.eye(len(moved))[-1]
     return _Step(moved + shift * last, moved + blurred * last, sums, values, vectors, is_close)
 
