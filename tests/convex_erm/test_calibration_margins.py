@@ -1,10 +1,13 @@
-"""Counts of rows by margin and class: a row in one cell a histogram, whatever is beside it, and for at most 1."""
+"""Counts of rows by margin and class: a row in one cell a histogram, whatever is beside it, and for at most 1.
+
+Of classes alone there is one more histogram, in which it counts for less.
+"""
 
 import numpy as np
 import pytest
 
 from dpfast import io
-from dpfast.convex_erm.calibration import MarginCells, gaps, margin_counts
+from dpfast.convex_erm.calibration import MarginCells, gaps, margin_counts, weight_of_class
 from dpfast.statistics.rows import RowMap
 
 EDGES = np.array([-0.5, 0.0, 0.5])
@@ -32,13 +35,16 @@ def counted(x, y, own):
 
 def plain(x, y, own):
     """The same in NumPy, row by row."""
-    found = np.zeros(own.shape)
+    histograms, _, bins = own.shape
+    found = np.zeros((histograms, 2, bins + 1))
     for row, outcome in zip(x, y, strict=True):
         z = row * min(1.0, 1.0 / np.linalg.norm(row)) @ own.row_map.basis + own.offset
         weight = round(np.abs(outcome).max() * 2**20) / 2**20
         for k in range(len(z)):
             above = max([one for j, one in enumerate(z) if j != k], default=0.0)
             found[k, int(outcome[k] > 0), np.sum(z[k] - above >= own.edges)] += weight
+            if histograms == 1 or outcome[k] > 0:
+                found[k, int(outcome[k] > 0), bins] += weight * (0.625 if histograms == 1 else 1.0)
     return found
 
 
@@ -46,11 +52,14 @@ def plain(x, y, own):
 def test_rows_are_counted_by_margin_and_class(n_margins):
     own, (x, y) = cells(n_margins), rows(500, n_margins)
     found = counted(x, y, own)
-    assert found.shape == (n_margins, 2 * (len(EDGES) + 1))
-    np.testing.assert_array_equal(found.reshape(own.shape), plain(x, y, own))
-    assert np.all(found.reshape(own.shape).sum(axis=2) > 0.0)
+    assert found.shape == (n_margins, 2 * (len(EDGES) + 2))
+    found = found.reshape(n_margins, 2, len(EDGES) + 2)
+    np.testing.assert_array_equal(found, plain(x, y, own))
+    assert np.all(found[:, :, :-1].sum(axis=2) > 0.0)
     # Indicators say the same as signs.
-    np.testing.assert_array_equal(found, counted(x, np.maximum(y, 0.0), own) if n_margins > 1 else found)
+    np.testing.assert_array_equal(
+        found.reshape(n_margins, -1), counted(x, np.maximum(y, 0.0) if n_margins > 1 else y, own)
+    )
 
 
 def test_gaps_are_above_the_largest_of_the_others():
@@ -77,7 +86,7 @@ def test_a_row_is_counted_alike_beside_any_others(n_margins, n_blocks):
 @pytest.mark.parametrize("n_margins", [1, 3])
 def test_no_neighbour_moves_a_histogram_by_more_than_one_in_one_cell_or_two(n_margins, adjacency):
     """Random rows, labels, weights and coefficients, and from there uphill; the most there can be is reached."""
-    rng = np.random.default_rng(1)
+    rng, further = np.random.default_rng(1), weight_of_class(n_margins)
 
     def moved(point):
         row, other, labels, weights, coefficients, offset = point
@@ -85,11 +94,15 @@ def test_no_neighbour_moves_a_histogram_by_more_than_one_in_one_cell_or_two(n_ma
         positive = labels[:, None] == np.arange(n_margins) + (n_margins == 1)
         outcomes = np.where(positive, 1.0, -1.0) * np.clip(weights, 0.0, 1.0)[:, None]
         part, another = (counted(one[None], outcomes[[i]], own) for i, one in enumerate((row, other)))
-        for counts in (*part, *another):
-            assert np.count_nonzero(counts) <= 1
-            assert 0.0 <= counts.sum() <= 1.0
+        for counts in (part, another):
+            sides = counts.reshape(n_margins, 2, -1)
+            assert np.all(np.count_nonzero(sides[:, :, :-1], axis=(1, 2)) <= 1)
+            assert np.count_nonzero(sides[:, :, -1]) <= 1
+            assert np.all(sides >= 0.0)
+            assert np.all(sides[:, :, :-1].sum(axis=(1, 2)) <= 1.0)
+            assert sides[:, :, -1].sum() <= further
         change = part - another if adjacency == "replace_one" else part
-        assert np.all(np.abs(change).sum(axis=1) <= (2.0 if adjacency == "replace_one" else 1.0))
+        assert np.abs(change).sum() <= (2.0 if adjacency == "replace_one" else 1.0) * (n_margins + further)
         return float(np.linalg.norm(change))
 
     def nearby(point, step):
@@ -117,7 +130,7 @@ def test_no_neighbour_moves_a_histogram_by_more_than_one_in_one_cell_or_two(n_ma
             step = 10.0 ** rng.uniform(-2.0, 0.0)
             start = max(start, nearby(start, step), key=moved)
         best = max(best, moved(start))
-    most = np.sqrt(n_margins * (2.0 if adjacency == "replace_one" else 1.0))
+    most = np.sqrt((n_margins + further**2) * (2.0 if adjacency == "replace_one" else 1.0))
     assert best == pytest.approx(most, rel=1e-6)
 
 

@@ -21,12 +21,14 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
 from dpfast.convex_erm.calibration import (
     N_POINTS,
+    Classes,
     calibrated_log_odds,
     gaps,
     interpolated,
     limits,
     placed,
     unit_of,
+    weight_of_class,
     zero_of,
 )
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
@@ -130,7 +132,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     constraint : L2Ball, L1Ball or Box, optional
         The public set that parameters are in.
     probabilities : {"calibrated", "link"}, default "calibrated"
-        A tenth of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
+        A seventh of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
         calibrate the probabilities, and `predict` takes the most probable class. "link" leaves the whole budget to the
         coefficients, and probabilities are a fixed function of the margins. So they are with ``calibration="paper"``
         and where epsilon is ``inf``. Rows are clipped to `bound_x` in predictions, too.
@@ -566,11 +568,15 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Return how margins are counted, and what is left of the budget: by public numbers."""
         if not self._counts_margins:
             return None, privacy
-        split = partial(NoisySum.counts_within, privacy, is_gaussian, SHARE, self._n_minimisers, unit=unit)
+        further = weight_of_class(self._n_minimisers)
+        # Coefficients pay for the histogram of classes: noise in the others is as without it.
+        share = SHARE * (1.0 + (further**2 if is_gaussian else further) / self._n_minimisers)
+        shape = (self._n_minimisers,)
+        split = partial(NoisySum.counts_within, privacy, is_gaussian, share, *shape, further=further, unit=unit)
         about_intercept = self._n_minimisers == 1 and self.fit_intercept
         edges = limits(None if n_rows is None else public_rows(n_rows, self.adjacency), split(1)[0].deviation)
-        bins = len(placed(edges, 1.0, 0.0 if about_intercept else None)) - 1
-        noise, rest = split(2 * bins)
+        ends = placed(edges, 1.0, 0.0 if about_intercept else None)
+        noise, rest = split(2 * len(ends))
         return Counts(noise, *self._bounded_rows(n_features), edges, about_intercept), rest
 
     def _counted(
@@ -808,20 +814,29 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Return probabilities from noisy counts; the prior from margins depends on the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
-        cells = counts.reshape(len(counts), 2, len(ends) - 1)
-        people = max(float(counts.sum()) / len(counts), noise.deviation)
+        sides = counts.reshape(len(counts), 2, len(ends))
+        further = weight_of_class(len(counts))
+        of_class = sides[0, :, -1] if len(counts) == 1 else sides[:, 1, -1]
+        classes = Classes(of_class / further, noise.deviation / further, self._counted_rows(fit))
         if isinstance(fit, Descent):
             agreement = found.agreement
         elif fit.perturbation.bounds.n_rows is None:
-            rows = max(round(people), 1)
+            rows = max(round(classes.people), 1)
             agreement = 1.0 - float(np.mean([self._error_of(fit.perturbation, rows, one) for one in found]))
         else:
             agreement = 1.0 - error
+        cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
         curves = calibrated_log_odds(
-            cells, noise.deviation, ends / unit, people, agreement, intercepts=self.fit_intercept
+            cells, noise.deviation, ends / unit, classes, agreement, intercepts=self.fit_intercept
         )
         return {"log_odds_": np.vstack([unit * curves[0], curves[1:]])}
+
+    def _counted_rows(self, fit: Minimisers | Descent) -> int | None:
+        """Return how many rows are counted, if that is public, and each counts in full."""
+        if self.class_weight is not None or self.max_weight is not None:
+            return None
+        return fit.steps.n_rows if isinstance(fit, Descent) else fit.perturbation.bounds.n_rows
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
         attributes, error = super()._solve_fit(mechanism, found)

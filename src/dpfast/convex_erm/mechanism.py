@@ -498,13 +498,15 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
 
     *Privacy.* The cell of a row is a function of that row, of coefficients released before and of public numbers
     (convex_erm/calibration.py). The row adds at most 1 to its cell. Of a person with several rows the first is counted.
-    No other person decides which row this is. With more than two classes each class has a histogram of its own. So for
-    any coefficients one record more or less changes one cell of each histogram by up to 1, and one in the place of
-    another two: `NoisySum.of_counts`. That holds for every value of the coefficients, and the noise is drawn afresh. So
-    the counts compose adaptively with any releases before. After Gaussian steps, Gaussian counts add to mu squared.
-    After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon, delta)-private minimiser has no
-    proved curve under replace-one. After it, the epsilons and the deltas add up (`NoisySum.counts_within`). Everything
-    computed from coefficients and counts is post-processing.
+    No other person decides which row this is. With more than two classes each class has a histogram of its own. One
+    more histogram is of classes alone, in which a row counts for a public weight c at most. So for any coefficients one
+    record more or less changes one cell of each of h histograms by up to 1, and one of the last by up to c: by sqrt(h +
+    c^2) in the L2 norm, and h + c in L1. One in the place of another changes two of each, by sqrt(2 (h + c^2)) and 2 (h
+    + c), as cells that coincide only cancel: `NoisySum.of_counts`. That holds for every value of the coefficients, and
+    the noise is drawn afresh. So the counts compose adaptively with any releases before. After Gaussian steps, Gaussian
+    counts add to mu squared. After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon,
+    delta)-private minimiser has no proved curve under replace-one. After it, the epsilons and the deltas add up
+    (`NoisySum.counts_within`). Everything computed from coefficients and counts is post-processing.
     """
 
     privacy: Privacy

@@ -350,17 +350,29 @@ class NoisySum(SingleRelease):
         return type(self)(self.privacy, "Gaussian", scale, scale, self.shape, self.mu, self.unit)
 
     @classmethod
-    def of_counts(cls, privacy: Privacy, n_histograms: int, n_bins: int, *, unit: Unit = "row") -> Self:
+    def of_counts(
+        cls, privacy: Privacy, n_histograms: int, n_bins: int, *, further: float = 0.0, unit: Unit = "row"
+    ) -> Self:
         """Noise for histograms (n_histograms, n_bins); a person counts once in each, in one bin.
 
-        Replaced, a person leaves one bin of each and enters another.
+        Replaced, a person leaves one bin of each and enters another. Some bins may be those of one further histogram,
+        in which a person counts for `further`.
         """
-        bins = n_histograms * _bins_moved(privacy.adjacency)
-        return cls._of(privacy, math.sqrt(bins) * ROUND_UP, float(bins), (n_histograms, n_bins), unit)
+        moved = _bins_moved(privacy.adjacency)
+        in_l2, in_l1 = math.sqrt(moved * (n_histograms + further**2)), moved * (n_histograms + further)
+        return cls._of(privacy, in_l2 * ROUND_UP, float(in_l1), (n_histograms, n_bins), unit)
 
     @classmethod
     def counts_within(
-        cls, privacy: Privacy, is_gaussian: bool, share: float, n_histograms: int, n_bins: int, *, unit: Unit = "row"
+        cls,
+        privacy: Privacy,
+        is_gaussian: bool,
+        share: float,
+        n_histograms: int,
+        n_bins: int,
+        *,
+        further: float = 0.0,
+        unit: Unit = "row",
     ) -> tuple[Self, Privacy]:
         """Return noise `of_counts` for a share of a budget, and the rest of the budget for other releases.
 
@@ -373,7 +385,7 @@ class NoisySum(SingleRelease):
         if privacy.delta > 0.0 and not is_gaussian:
             pure, rest = parts_of(Privacy(privacy.epsilon, 0.0, privacy.adjacency), shares)
             splits = [parts_of(privacy, shares, "basic"), (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency))]
-        ways = [(cls.of_counts(part, n_histograms, n_bins, unit=unit), rest) for part, rest in splits]
+        ways = [(cls.of_counts(part, n_histograms, n_bins, further=further, unit=unit), rest) for part, rest in splits]
         return min(ways, key=lambda way: way[0].deviation)
 
     @classmethod
