@@ -256,3 +256,55 @@ def test_people_with_several_rows_are_the_unit(tmp_path):
     with pytest.raises(ValueError, match="need a finite epsilon"):
         describe(table, COLUMNS, math.inf, groups=table["who"], max_rows=2)
     assert ledger.spent == spent
+
+
+def test_weights_count_for_so_many_rows(tmp_path):
+    table = people(3_000)
+    weights = np.random.default_rng(3).integers(0, 4, 3_000)
+    repeated = table.loc[table.index.repeat(weights)]
+    found = describe(table, COLUMNS, math.inf, sample_weight=weights, max_weight=1.0).summary(target="table")
+    expected = describe(repeated, COLUMNS, math.inf).summary(target="table")
+    assert found.index[0] == ("(table)", "weights")
+    np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-4, atol=1e-6)
+    options = {"sample_weight": weights, "max_weight": 2.0, "random_state": 0}
+    noisy = describe(table, COLUMNS, 1.0, 1e-6, **options)
+    # How many rows there are is public, and what they weigh is not.
+    assert noisy.summary().attrs["n"] == 3_000
+    estimate, error, low, high = noisy.summary().loc[("(table)", "weights")]
+    assert low < np.minimum(weights, 2).sum() < high
+    assert 2.0 < error < high - estimate
+    table.to_csv(tmp_path / "table.csv", index=False)
+    again = describe(tmp_path / "table.csv", COLUMNS, 1.0, 1e-6, **options)
+    pd.testing.assert_frame_equal(again.summary(), noisy.summary())
+    for wrong, words in (
+        ({"max_weight": None}, "sample_weight needs max_weight"),
+        ({"max_weight": 0.0}, "max_weight must be positive"),
+        ({"sample_weight": weights[1:]}, "different numbers of rows"),
+        ({"sample_weight": pd.Series(weights)[::-1]}, "different indices"),
+        ({"sample_weight": -weights}, "must hold finite numbers of at least 0"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            describe(table, COLUMNS, 1.0, 1e-6, **{**options, **wrong})
+
+
+@pytest.mark.parametrize(("adjacency", "several"), [("replace_one", 1), ("add_remove", 3)])
+def test_limits_of_weighted_rows_hold(adjacency, several):
+    """Whose weights grow with age, and are all alike for a person's rows."""
+    held, everybody = {}, people(50_000, seed=99)
+
+    def weights_of(table):
+        return 1.0 + np.clip(table["age"].fillna(40.0), 18, 90) / 10.0
+
+    repeated = everybody.loc[everybody.index.repeat(np.rint(10.0 * weights_of(everybody)).astype(int))]
+    exact = {key: value for key, value in of_table(repeated).items() if key[0] != "(table)"}
+    for seed in range(40):
+        one = people(1_500, seed=seed)
+        table = pd.concat([one] * several, ignore_index=True)
+        options = {"sample_weight": weights_of(table), "max_weight": 10.0, "adjacency": adjacency, "random_state": seed}
+        options |= {"groups": np.tile(np.arange(1_500), several), "max_rows": several} if several > 1 else {}
+        summary = describe(table, COLUMNS, 1.0, 1e-6, **options).summary()
+        for key, value in exact.items() | {(("(table)", "weights"), weights_of(table).sum())}:
+            row = summary.loc[key]
+            held.setdefault(key, []).append(row["low"] - 1e-3 <= value <= row["high"] + 1e-3)
+    # 95% limits of 40: fewer than 31 hold with probability 3e-5.
+    assert min(map(sum, held.values())) >= 31, held

@@ -102,6 +102,46 @@ def test_a_person_with_several_rows_moves_them_as_often_and_no_further(adjacency
     assert absolute / 0.5 <= pure.scale < 1.0001 * absolute / 0.5
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_weights_of_a_persons_rows_move_them_further(adjacency):
+    squared, absolute = bounds(adjacency)
+    replaced = adjacency == "replace_one"
+    rng, far = np.random.default_rng(1), [(99.0, math.inf, "b", True, 1), (0.0, -9.0, "a", False, 3)]
+
+    def moved(one, two, shares):
+        tables = [(one, shares[: len(one)]), (two, shares[len(one) :])]
+        sums = [
+            count_rows(HISTOGRAMS, [FrameBatch(frame(*rows))], io.people([0] * len(rows), MAX_ROWS), own)
+            for rows, own in tables[: 1 + replaced]
+        ]
+        return sums[0].sums.to_float64() - (sums[1].sums.to_float64() if replaced else 0.0)
+
+    for least in (0.0, 0.999):
+        for _ in range(100):
+            one, two = ([person(parameters) for parameters in 2.0 * rng.normal(size=(3, 5))] for _ in range(2))
+            for rows in ((one, two), ([far[0]] * 3, [far[1]] * 3)):
+                difference = moved(*rows, rng.uniform(least, 1.0, 6))
+                assert np.sum(difference**2) <= squared * MAX_ROWS**2
+                assert np.abs(difference).sum() <= absolute * MAX_ROWS
+    assert np.sum(moved([far[0]] * 3, [far[1]] * 3, np.ones(6)) ** 2) == squared * MAX_ROWS**2
+
+
+@pytest.mark.parametrize("cuts", [(), (7,), (1, 2, 11)])
+def test_a_weight_is_that_of_its_row_however_batches_are_cut(cuts):
+    rng = np.random.default_rng(2)
+    rows = [person(parameters) for parameters in rng.normal(size=(12, 5))]
+    shares, ends = np.round(rng.random(12) * 2**16) / 2**16, [0, *cuts, 12]
+    batches = [FrameBatch(frame(*rows[start:stop])) for start, stop in pairwise(ends)]
+    for ids, counts in ((None, np.ones(12)), ([0, 0, 0, *range(1, 10)], np.r_[1, 1, 0, np.ones(9)])):
+        counted = count_rows(HISTOGRAMS, batches, None if ids is None else io.people(ids, 2), shares)
+        assert counted.n_rows == counts.sum()
+        each = [share * count * summed(row) for share, count, row in zip(shares, counts, rows, strict=True)]
+        np.testing.assert_allclose(counted.sums.to_float64(), np.sum(each, axis=0), rtol=0.0, atol=1e-12)
+    for wrong in (shares[:-1], np.append(shares, 1.0)):
+        with pytest.raises(ValueError, match="sample_weight have different numbers of rows"):
+            count_rows(HISTOGRAMS, batches, None, wrong)
+
+
 @pytest.mark.parametrize("cuts", [(), (1,), (2, 5)])
 def test_rows_that_count_are_the_first_of_each_person_however_batches_are_cut(cuts):
     rows = [(20.0 + 10.0 * k, 0.3 * k, "ab"[k % 2], k % 2 == 0, 3) for k in range(6)]

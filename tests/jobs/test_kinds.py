@@ -640,7 +640,16 @@ def test_rows_have_the_weights_of_a_column(tmp_path, kind):
 
 def test_every_kind_whose_estimator_takes_weights_has_them_in_jobs():
     takes = {name for name, kind in KINDS.items() if "weights" in [key.name for key in kind.description.keys]}
-    assert takes == set(WEIGHTED)
+    assert takes == set(WEIGHTED) | {"describe"}
+
+
+def test_a_description_has_the_weights_of_a_column(tmp_path):
+    path, frame = with_weights(tmp_path, "describe")
+    columns = {"age": (18, 100), "site": ["Bern", "Basel", "Genf"], "smoker": "boolean"}
+    options = {"crosstabs": [("site", "smoker")], "sample_weight": frame.w, "max_weight": 4.0}
+    expected = describe(frame, columns, **BUDGET | options)
+    pd.testing.assert_frame_equal(fitted(path).summary(), expected.summary())
+    assert "(table),weights," in (tmp_path / "fit" / "description.csv").read_text()
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_a_column_of_bounds_without_names_is_a_list():
         (lambda: SyntheticControl(1.0, Bounds=2.0), "SyntheticControl has no parameter 'Bounds'; did you mean 'bound'"),
         (
             lambda: SparseRegression(1.0, n_nonzero=1, max_weight=2.0),
-            r"no parameter 'max_weight'; MultiOutcomeRidge, the classifier and the regressor take weights",
+            r"no parameter 'max_weight'; MultiOutcomeRidge, the classifier, the regressor and describe take",
         ),
         (lambda: PolicyEvaluation(1.0, gama=0.9), "PolicyEvaluation has no parameter 'gama'; did you mean 'gamma'"),
         (lambda: SparseRegression(1.0, nonzero=2), "no parameter 'nonzero'; did you mean 'n_nonzero'"),

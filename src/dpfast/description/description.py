@@ -22,14 +22,14 @@ from dpfast._html import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed
-from dpfast.estimator.bounded import check_people
+from dpfast.estimator.bounded import check_most, check_people
 from dpfast.estimator.plan import Plan
 from dpfast.io import Columns, Number
 from dpfast.io.columns import Column, column_of
 from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.ledger import Ledger, Release
 from dpfast.ledger.entries import guarantee_html, header_of, releases_html
-from dpfast.privacy import Adjacency, Privacy
+from dpfast.privacy import Adjacency, Privacy, Unit
 from dpfast.releases.mechanism import run
 from dpfast.solvers.inference import NoisyRatio
 
@@ -106,6 +106,8 @@ class Description:
     _n_rows: int | None
     #: Most rows of a person; None where a person is a row.
     _max_rows: int | None = None
+    #: The largest weight that counts; None where rows count alike.
+    _largest: float | None = None
 
     def summary(
         self, *, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
@@ -121,7 +123,8 @@ class Description:
         target : {"population", "table"}, default "population"
             The target of the limits. It is the law of the rows, with sampling as part of the error. Or it is the table
             itself, clipped to its limits, with noise as the only error. Where people have several rows, the variance of
-            sampling is taken to be the largest possible: `max_rows` times that of independent rows.
+            sampling is taken to be the largest possible: `max_rows` times that of independent rows. So it is where rows
+            have weights: that of so many rows as the sum of the weights is of the largest.
         quantiles : sequence of float, default (0.25, 0.5, 0.75)
             Which quantiles of numbers. Their estimates are interpolated within a bin; their limits are ends of bins.
 
@@ -129,9 +132,10 @@ class Description:
         -------
         pandas.DataFrame
             Index levels ``column`` and ``statistic``; columns ``estimate``, ``std_error``, ``low`` and ``high``. First
-            the number of rows. For a number: ``mean`` and the quantiles, of the people with a value, and the share of
-            rows where it is ``missing``. For categories, and for pairs of two: the share of all rows at each level,
-            ``other`` and ``missing``. The error of a quantile is half of its limits at one standard deviation.
+            the number of rows, or the sum of their weights. For a number: ``mean`` and the quantiles, of the people
+            with a value, and the share of rows where it is ``missing``. For categories, and for pairs of two: the share
+            of all rows at each level, ``other`` and ``missing``. The error of a quantile is half of its limits at one
+            standard deviation.
 
         Raises
         ------
@@ -162,7 +166,8 @@ class Description:
         wanted = [check.share(f"quantiles[{place}]", one) for place, one in enumerate(quantiles)]
         n, n_deviation = self._people
         least, most = (max(n + side * reach * n_deviation, 0.0) for side in (-1.0, 1.0))
-        rows = [("(table)", "rows", max(n, 0.0), n_deviation, least, most)]
+        unit, what = (1.0, "rows") if self._largest is None else (self._largest, "weights")
+        rows = [("(table)", what, unit * max(n, 0.0), unit * n_deviation, unit * least, unit * most)]
         number = 0
         for place, one in enumerate(self._histograms):
             if len(one.edges) > 0:
@@ -208,8 +213,8 @@ class Description:
 
     @cached_property
     def _people(self) -> tuple[float, float]:
-        """Return how many rows there are, and the standard deviation of that: totals, weighted by their variances."""
-        if self._n_rows is not None:
+        """Return how many rows there are, or what they weigh, and its error: totals, weighted by their variances."""
+        if self._n_rows is not None and self._largest is None:
             return float(self._n_rows), 0.0
         weights = np.array([1.0 / len(counts) for counts in self._noisy_counts])
         totals = np.array([counts.sum() for counts in self._noisy_counts])
@@ -305,6 +310,8 @@ class Description:
 
 _NAME = "describe"
 _MOST_BINS = 1_000
+#: What is public of rows: how many, how many of a person, the largest weight; None where it is not, or there is none.
+_PUBLIC = "_n_rows", "_max_rows", "_largest"
 
 
 @quiet
@@ -319,6 +326,8 @@ def describe(
     n_bins: int = 32,
     groups: ArrayLike | None = None,
     max_rows: int | None = None,
+    sample_weight: ArrayLike | None = None,
+    max_weight: float | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> Description:
@@ -352,6 +361,11 @@ def describe(
         ids.
     max_rows : int, optional
         Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
+    sample_weight : array of shape (n_rows,), optional
+        Weight of each row, as private as the row: counts, shares, means and quantiles are weighted. Their sum is
+        estimated in place of the number of rows.
+    max_weight : float, optional
+        Goes with `sample_weight`: the largest weight that counts, a public number; larger ones count as much.
     ledger : Ledger, optional
         The budget to pay from.
     random_state : int, optional
@@ -390,8 +404,8 @@ def describe(
     [0.49, 0.51]
     """
     options: dict[str, Any] = {"adjacency": adjacency, "ledger": ledger, "random_state": random_state}
-    describer = TableDescriber(epsilon, delta, columns=columns, crosstabs=crosstabs, n_bins=n_bins, **options)
-    return describer.fit(table, groups, max_rows).description_
+    options |= {"columns": columns, "crosstabs": crosstabs, "n_bins": n_bins, "max_weight": max_weight}
+    return TableDescriber(epsilon, delta, **options).fit(table, groups, max_rows, sample_weight).description_
 
 
 @dataclass(eq=False, repr=False)
@@ -408,6 +422,8 @@ class TableDescriber(PrivateEstimator):
         Two categories each, whose pairs of levels are counted. One costs as much as one more column.
     n_bins : int, default 32
         Bins of a number's limits, for quantiles. More are finer, and have more noise between them.
+    max_weight : float, optional
+        For `sample_weight`: the largest weight that counts, a public number; larger ones count as much.
     epsilon, delta, adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound"}
@@ -423,24 +439,37 @@ class TableDescriber(PrivateEstimator):
     columns: Mapping[str, Any] | Columns
     crosstabs: Sequence[tuple[str, str]] = ()
     n_bins: int = 32
+    max_weight: float | None = None
     calibration: Literal["sound"] = "sound"
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
     @quiet
-    def fit(self, table: Any, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
+    def fit(
+        self,
+        table: Any,
+        groups: ArrayLike | None = None,
+        max_rows: int | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Release the counts and sums of a table; as `describe`."""
         privacy, has_several = self._checked(), check_people(groups, max_rows)
+        if sample_weight is not None:
+            self._check_takes_weights()
         if math.isinf(privacy.epsilon) and has_several:
             raise ValueError("groups need a finite epsilon: without noise there is no person to hide")
-        return self._fit(privacy, table, groups, max_rows, unit="person" if has_several else "row")
+        unit: Unit = "person" if has_several else "row"
+        return self._fit(privacy, table, groups, max_rows, sample_weight, unit=unit)
+
+    def _check_takes_weights(self) -> None:
+        check_most(self.max_weight)
 
     @property
     def description_(self) -> Description:
         """What was released."""
         check_is_fitted(self)
-        n_rows, max_rows = self._n_rows, self._max_rows
-        return Description(self.releases_, self.privacy_spent_, self._histograms, n_rows, max_rows)
+        public = self._n_rows, self._max_rows, self._largest
+        return Description(self.releases_, self.privacy_spent_, self._histograms, *public)
 
     def complete(self) -> Any:
         """As for every estimator; returns what `describe` would have returned."""
@@ -494,32 +523,49 @@ class TableDescriber(PrivateEstimator):
         for column in self._columns.declared:
             replace(column)
         _ = self._histograms
+        check.optional(check.positive, "max_weight", self.max_weight)
 
     def _sum(
-        self, privacy: Privacy, source: noise.BitSource, table: Any, groups: Any = None, max_rows: int | None = None
+        self,
+        privacy: Privacy,
+        source: noise.BitSource,
+        table: Any,
+        groups: Any = None,
+        max_rows: int | None = None,
+        sample_weight: Any = None,
     ) -> Summed:
         histograms = self._histograms
-        io.check_aligned(table=table, groups=groups)
+        io.check_aligned(table=table, groups=groups, sample_weight=sample_weight)
         whose = None if max_rows is None else io.people(groups, max_rows, ordered=False)
-        counted = _counted(table, self._columns, histograms, whose)
+        largest = None if sample_weight is None else check_most(self.max_weight)
+        shares = None if largest is None else io.shares_of(table, None, sample_weight, largest)
+        counted = _counted(table, self._columns, histograms, whose, shares)
         n_rows = None
         if self.adjacency == "replace_one" and max_rows is None:
             n_rows = _some(counted.n_rows)
         expected = None if n_rows is None else Expected(0.0, n_rows, "rows")
         mechanism = TableCounts.calibrate(privacy, histograms, max_rows)
-        return Summed(mechanism, counted.sums, (n_rows, max_rows), expected)
+        return Summed(mechanism, counted.sums, (n_rows, max_rows, largest), expected)
 
     def _release(self, summed: Summed, source: noise.BitSource) -> tuple[tuple[Release, ...], Any]:
         return run(summed.mechanism, summed.statistic, source, _NAME)
 
-    def _solve(self, mechanism: Any, found: Any, public: tuple[int | None, int | None]) -> Fitted:
-        return Fitted({"_n_rows": public[0], "_max_rows": public[1]})
+    def _solve(self, mechanism: Any, found: Any, public: tuple[Any, ...]) -> Fitted:
+        return Fitted(dict(zip(_PUBLIC, public, strict=True)))
 
-    def _fit_without_noise(self, table: Any, *_: Any) -> Solved:
-        counted = _counted(table, self._columns, self._histograms, None)
+    def _fit_without_noise(self, table: Any, _: Any = None, __: Any = None, sample_weight: Any = None) -> Solved:
+        io.check_aligned(table=table, sample_weight=sample_weight)
+        largest = shares = None
+        if sample_weight is not None:
+            # None is clipped: they are shares of the largest that there is.
+            shares = io.shares_of(table, None, sample_weight, 1.0, clips=False)
+            largest = float(shares.max())
+            shares /= largest
+        counted = _counted(table, self._columns, self._histograms, None, shares)
         n_rows = _some(counted.n_rows)
         release = self._exact_release({"sum": counted.sums.to_float64()}, _NAME)
-        return Solved((release,), {"_n_rows": n_rows if self.adjacency == "replace_one" else None, "_max_rows": None})
+        public = n_rows if self.adjacency == "replace_one" else None, None, largest
+        return Solved((release,), dict(zip(_PUBLIC, public, strict=True)))
 
 
 def _some(n_rows: int) -> int:
@@ -528,9 +574,9 @@ def _some(n_rows: int) -> int:
     return n_rows
 
 
-def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram], whose: io.People | None) -> Counted:
+def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram], *whose: Any) -> Counted:
     rows = table if isinstance(table, io.EncodedTable) else declared.encode(table)
-    return count_rows(histograms, rows.batches(), whose)
+    return count_rows(histograms, rows.batches(), *whose)
 
 
 def _declared(columns: object) -> list[Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpfast.description.description import TableDescriber
@@ -36,7 +37,8 @@ class Describe(Kind):
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the parameters, with the columns that the job declares."""
         assert data.columns is not None
-        return {**given, "columns": {column.name: column for column in data.columns.declared}}
+        columns = {column.name: column for column in data.columns.declared}
+        return {**replace(data, box=None).parameters(given), "columns": columns}
 
     def tables(self, model: TableDescriber, *_: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return a row for each statistic of each column."""

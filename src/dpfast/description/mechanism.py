@@ -18,6 +18,11 @@ have no negative inner product: replaced, they differ by sqrt(2) k at most, and 
 k times as far, too. So all four are k times those above, attained by k such rows. How many rows count is private then:
 a replaced person may have fewer.
 
+Rows may have weights. A row's part is then multiplied by v in [0, 1], its weight's share of the largest one that
+counts, a public number. v is clipped, then rounded to a grid that has 0 and 1, and depends on that row alone. How far a
+person moves the sums is a convex function of each v. So it is largest where each is 0 or 1, which are rows that do not
+count or count fully: all four stay as they are. The sum of the weights is private, under either adjacency.
+
 The bin and z of an entry depend on that entry alone: bins by comparison with public edges, z by three exact or
 correctly rounded operations. All histograms have the same total, and it is public if a person, of one row, is replaced.
 This is used after the release.
@@ -36,6 +41,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast.io import Boolean, Category, Number, People
 from dpfast.io.columns import Column
 from dpfast.io.frames import MISSING, UNDECLARED, Entries
+from dpfast.io.table import check_shares
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.guarantee import ROUND_UP
@@ -47,6 +53,8 @@ _BITS = 20
 #: counts have 1.22 times what they would have alone; of a weight of 1 it would be 2.4 and 1.7 times.
 WEIGHT = 0.5
 _EXPONENT = -_BITS - 1
+#: Bits of the grid of shares of the largest weight: with those of z, sums of 2**27 rows are within a word.
+_SHARE_BITS = 16
 
 
 class Histogram(NamedTuple):
@@ -142,28 +150,43 @@ class TableCounts(Named[NoisySum]):
         return cls("counts of bins and sums of numbers", noise, tuple(histograms))
 
 
-def count_rows(histograms: Sequence[Histogram], batches: Iterable[Entries], whose: People | None = None) -> Counted:
-    """Sum what people add, a row each or as `whose` has them, exactly."""
+def count_rows(
+    histograms: Sequence[Histogram],
+    batches: Iterable[Entries],
+    whose: People | None = None,
+    shares: FloatArray | None = None,
+) -> Counted:
+    """Sum what people add, a row each or as `whose` has them, exactly; rows count for their `shares`, if any."""
     counts = [np.zeros(len(one.bins), np.int64) for one in histograms]
     numbers = [one.columns[0] for one in histograms if len(one.edges) > 0]
-    sums, n_rows = [0] * len(numbers), 0
+    sums, n_rows, start = [0] * len(numbers), 0, 0
+    bits = 0 if shares is None else _SHARE_BITS
+    units = None if shares is None else np.rint(np.ldexp(shares, bits))
     all_rows = ((batch, None) for batch in batches)
     for batch, kept in all_rows if whose is None else whose.along(batches, len, "the table"):
         rows = slice(None) if kept is None else kept
         n_rows += len(batch) if kept is None else int(np.count_nonzero(kept))
+        own, start = None if units is None else units[start : start + len(batch)], start + len(batch)
+        if own is not None:
+            check_shares(batch, own)
+            own = own[rows]
         for total, one in zip(counts, histograms, strict=True):
-            total += np.bincount(one.codes(batch)[rows], minlength=len(total))
-        sums = [before + _sum_of(column, batch, rows) for before, column in zip(sums, numbers, strict=True)]
+            # Sums of weights are whole numbers far below 2**53.
+            total += np.bincount(one.codes(batch)[rows], own, len(total)).astype(np.int64)
+        sums = [before + _sum_of(column, batch, rows, own) for before, column in zip(sums, numbers, strict=True)]
+    if units is not None:
+        check_shares(range(start), units)
     whole = [int(count) << -_EXPONENT for count in np.concatenate(counts)]
-    return Counted(FixedPoint.from_integers([*whole, *sums], _EXPONENT), n_rows)
+    return Counted(FixedPoint.from_integers([*whole, *sums], _EXPONENT - bits), n_rows)
 
 
-def _sum_of(column: Column, batch: Entries, rows: Any) -> int:
-    """Sum z of some rows in grid units: a batch has far fewer than 2**42."""
+def _sum_of(column: Column, batch: Entries, rows: Any, weights: FloatArray | None) -> int:
+    """Sum z of some rows in grid units: a batch has far fewer than 2**26."""
     assert isinstance(column, Number)
     assert column.low is not None
     assert column.high is not None
     values = np.clip(batch.numbers(column.name)[rows], column.low, column.high)
     middle, half = column.low / 2.0 + column.high / 2.0, column.high / 2.0 - column.low / 2.0
     units = np.rint(np.ldexp((np.where(np.isnan(values), middle, values) - middle) / half, _BITS))
-    return int(np.clip(units, -(1 << _BITS), 1 << _BITS).astype(np.int64).sum())
+    units = np.clip(units, -(1 << _BITS), 1 << _BITS)
+    return int((units if weights is None else units * weights).astype(np.int64).sum())

@@ -76,7 +76,7 @@ def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
         if sample_weight is not None:
             raise TypeError(
                 f"sample_weight is not supported by {type(self).__name__}: how far a person of some weight moves what "
-                "it releases has not been proved. MultiOutcomeRidge, the classifier and the regressor take weights"
+                f"it releases has not been proved. {_ELSEWHERE['max_weight']}"
             )
         return fit(self, *args, **kwargs)
 
@@ -88,6 +88,10 @@ def _on_a_copy(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def answering(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "max_weight" in kwargs:
+            raise TypeError(
+                f"{fit.__name__} takes no max_weight: it is a parameter of the estimator that takes weights"
+            )
         if _ORIGINAL in vars(self):  # the fit of a subclass, which has its copy, calls that of its parent
             return fit(self, *args, **kwargs)
         frozen = object.__new__(type(self))
@@ -128,7 +132,7 @@ def _dense(table: Any) -> Any:
 Class = TypeVar("Class", bound=type)
 
 # What other estimators take, and this one may not.
-_ELSEWHERE = {"max_weight": "MultiOutcomeRidge, the classifier and the regressor take weights"}
+_ELSEWHERE = {"max_weight": "MultiOutcomeRidge, the classifier, the regressor and describe take weights"}
 
 
 def explains_parameters(cls: Class) -> Class:
