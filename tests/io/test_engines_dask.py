@@ -45,6 +45,17 @@ def test_dataframes_and_series(arrays):
     assert gram(unknown, outcomes, **BOUNDS) == gram(X, Y, **BOUNDS)
 
 
+def test_columns_of_small_files_are_cut_alike(tmp_path):
+    """Dask merges files of which it reads few columns, and more of them where it reads fewer."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.random(400) for name in "abcdefghyz"})
+    for k in range(8):
+        frame.iloc[50 * k : 50 * k + 50].to_parquet(tmp_path / f"{k}.parquet")
+    table = dd.read_parquet(tmp_path / "*.parquet")
+    expected = gram(frame[["a", "b"]].to_numpy(), frame["y"].to_numpy(), **BOUNDS)
+    assert gram(table[["a", "b"]], table["y"], **BOUNDS) == expected
+
+
 def test_processes_give_the_same_bits(arrays):
 
     X, _ = arrays

@@ -204,6 +204,9 @@ def _row_partitions(table: Any, rows: tuple[int, ...] | None) -> list[Any]:
         return list(whole_rows.to_delayed().ravel())
     if not hasattr(table, "to_delayed"):
         raise TypeError(f"a Dask array, dataframe, series or bag is needed, got {type(table).__qualname__}")
+    if hasattr(table, "simplify"):
+        # A frame's optimizer merges small files, those of one column more than those of several.
+        return list(table.simplify().to_delayed(optimize_graph=False))
     return list(table.to_delayed())
 
 
