@@ -234,7 +234,9 @@ class Canvas:
     def finish_map(self, title: str | None, x: str, y: str, **place: Any) -> Axes:
         """Write the rest, with the legend above the axes, where it hides nothing, and the title above the legend."""
         self.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), borderaxespad=0.1, **place)
-        return self.finish(title, x, y, pad=6.0 + self._legend_height)
+        axes = self.finish(title, x, y, pad=6.0 + self._legend_height)
+        self._lay_out()  # squares take their place in two steps, the second of which is that of the figure
+        return axes
 
     def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None) -> Axes:
         """Write what is left, and return the axes."""

@@ -97,7 +97,7 @@ def synthetic_control_paths(
     entry = "synthetic control" if label is None else short(label)
     entry += f" (error before: {before:.3g})" if np.isfinite(before) else ""
     _draw(canvas, times, control, _limits(low, high, n_pre, times), level, entry)
-    return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("outcome", unit))
+    return canvas.finish(title, canvas.ax.get_xlabel() or "period", with_unit("outcome", unit))
 
 
 def synthetic_control_gaps(
@@ -142,7 +142,7 @@ def synthetic_control_gaps(
     if np.isfinite(before):
         entry = f"{entry or 'gap'} (error before: {before:.3g})"
     _draw(canvas, times, values, _limits(low, high, n_pre, times), level, entry)
-    return canvas.finish(title, canvas.ax.get_xlabel(), with_unit("observed - synthetic control", unit))
+    return canvas.finish(title, canvas.ax.get_xlabel() or "period", with_unit("observed - synthetic control", unit))
 
 
 def placebo_distribution(
