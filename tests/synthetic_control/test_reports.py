@@ -120,6 +120,22 @@ def test_a_summary_of_effects_is_a_row_a_target():
     np.testing.assert_allclose(alone.iloc[0], table.loc["Basel"])
 
 
+def test_targets_of_a_fit_keep_their_names(tmp_path):
+    donors, target, _ = synthetic_control_panel(1_000, 10, seed=0)
+    targets = pd.DataFrame([target, 0.9 * target], index=["Bern", "Basel"])
+    panel = pd.concat([targets, pd.DataFrame(donors)]).rename_axis("unit").reset_index()
+    long = panel.melt("unit", var_name="period", value_name="y").astype({"period": int})
+    wide, of_rows = (SyntheticControl(1.0, 1e-6, random_state=0, placebo_share=0.1) for _ in range(2))
+    wide.fit(donors, 10, targets).save(tmp_path / "model.json")
+    of_rows.fit_long(long, "unit", "period", "y", ["Bern", "Basel"], 10)
+    for fitted in (wide, of_rows, SyntheticControl.load(tmp_path / "model.json")):
+        tables = fitted.summary(), fitted.effect(), fitted.effect_summary(), fitted.placebo(5), fitted.placebo_ranks()
+        for table in tables:
+            assert list(dict.fromkeys(table.index.get_level_values("target"))) == ["Bern", "Basel"]
+        assert "Target Basel. From" in fitted.report()
+        assert fitted.effect(targets.to_numpy()).index[0] == (0, 10)
+
+
 def test_a_summary_of_effects_has_what_there_is():
     """The weights of one target give no earlier periods, and those by an objective no limits."""
     donors, target, _ = synthetic_control_panel(300, 10, seed=0)

@@ -31,7 +31,7 @@ from dpfast.releases.moments import RepeatedMoments
 from dpfast.synthetic_control.donor_weights import BoundedPanel, DonorMechanism, PanelBounds, algorithm, prediction
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonormal_basis, outcomes_of, sum_donors
 from dpfast.synthetic_control.predictions import CrossSectionBatch, textbook
-from dpfast.synthetic_control.reports import TargetReports
+from dpfast.synthetic_control.reports import TargetReports, labels_of
 from dpfast.synthetic_control.steps import (
     DECAY,
     SIGNAL,
@@ -49,7 +49,7 @@ from dpfast.synthetic_control.steps import (
 
 #: Least norm that the moments of rows have a grid for.
 _LEAST_ROW_BOUND = 1e-70
-_Read = Callable[[], tuple[io.Panel, ArrayLike | None]]
+_Read = Callable[[], tuple[io.Panel, ArrayLike | None, Any]]
 
 _GUESS = (
     "the noisy counts that bound='private' paid for show no donors beyond noise: the range found is a guess. Give a "
@@ -71,6 +71,8 @@ class _Public(NamedTuple):
     target: FloatArray | None
     n_donors: int | None
     n_predictors: int = 0
+    #: Of several targets, where they have names.
+    target_names: NDArray[Any] | None = None
 
     @property
     def n_columns(self) -> int:
@@ -84,7 +86,8 @@ class _Public(NamedTuple):
     def attributes(self) -> dict[str, Any]:
         """Those of a fit."""
         n_pre = self.n_pre - self.n_predictors
-        return {"n_pre_": n_pre, "n_post_": self.n_post, "periods_": self.periods, "target_": self.target}
+        targets = {"target_": self.target, "target_names_": self.target_names}
+        return {"n_pre_": n_pre, "n_post_": self.n_post, "periods_": self.periods} | targets
 
 
 @explains_parameters
@@ -186,6 +189,8 @@ class SyntheticControl(TargetReports):
         Their labels; 0, 1, ... where there are none.
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
         The public target that was passed to the fit, predictors first.
+    target_names_ : ndarray of shape (n_targets,) or None
+        The names of several, if they have any: row labels of a frame, or `treated`.
     bound_ : float or tuple of (low, high)
         The range found, if `bound` is "private".
     releases_, privacy_spent_
@@ -274,11 +279,11 @@ class SyntheticControl(TargetReports):
             Otherwise it depends on released values.
         """
 
-        def read() -> tuple[io.Panel, ArrayLike | None]:
+        def read() -> tuple[io.Panel, ArrayLike | None, Any]:
             table = io.read_now(donors)
             self._check_order(table, "donors", orientation == "periods_by_units")
             options = {"orientation": orientation, "predictors": self._predictors.names} | self._may_lack
-            return io.open_panel(table, n_pre, **options), target
+            return io.open_panel(table, n_pre, **options), target, labels_of(target, 0)
 
         return self._fit(self._checked(), read)
 
@@ -317,9 +322,10 @@ class SyntheticControl(TargetReports):
                 "observation_rate cannot go with predictors in fit_long: a mean of rows is missing less often than one"
             )
 
-        def read() -> tuple[io.Panel, ArrayLike]:
+        def read() -> tuple[io.Panel, ArrayLike, Any]:
             options = {"predictors": self._predictors.names} | self._may_lack
-            return io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **options)
+            panel, own = io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **options)
+            return panel, own, treated if own.ndim == 2 else ()
 
         return self._fit(self._checked(), read)
 
@@ -395,7 +401,7 @@ class SyntheticControl(TargetReports):
         with reserve(self, cost, mu=mu) as reservation:
             options = {"orientation": orientation, "predictors": self._predictors.names} | self._may_lack
             panel = io.open_panel(donors, n_pre, **options)
-            values, public = self._read(lambda: (panel, None))
+            values, public = self._read(lambda: (panel, None, ()))
             every = [self._steps(one, public, repeatedly=True) for one in each]
             for steps in every:
                 if expected := self._expected(steps, public):
@@ -682,7 +688,7 @@ class SyntheticControl(TargetReports):
 
         Predictors are mapped to the units of the outcomes, once the range is known.
         """
-        panel, target = read()
+        panel, target, targets = read()
         n_periods = panel.n_periods
         if isinstance(panel.values, io.Partitions) and (self.mechanism != "cross_section" or math.isinf(self.epsilon)):
             raise TypeError(
@@ -696,7 +702,8 @@ class SyntheticControl(TargetReports):
         n_donors = io.sum_over(panel.values, len) if self.adjacency == "replace_one" else None
         if n_donors == 0:
             raise ValueError("donors must have at least one unit, got none")
-        public = _Public(len(names) + panel.n_pre, periods, series, n_donors, len(names))
+        labels = io.period_labels(targets) if len(targets) else None
+        public = _Public(len(names) + panel.n_pre, periods, series, n_donors, len(names), labels)
         if not names or not is_mapped:
             return panel.values, public
         if math.isinf(self.epsilon):

@@ -184,7 +184,7 @@ def _label(period: Any) -> str:
     return str(period).removesuffix(" 00:00:00")
 
 
-def _labels_of(targets: Any, number: int) -> list[Any]:
+def labels_of(targets: Any, number: int) -> list[Any]:
     """Return the row labels of a frame of targets, else their numbers."""
     return list(targets.index) if hasattr(targets, "iloc") and targets.ndim == 2 else list(range(number))
 
@@ -210,6 +210,7 @@ class TargetReports(PrivateEstimator):
     n_post_: int
     periods_: NDArray[Any]
     target_: FloatArray | None
+    target_names_: NDArray[Any] | None
     ridge_: float
     _n_donors: Any
     _limits: tuple[float, float] | None
@@ -435,10 +436,8 @@ class TargetReports(PrivateEstimator):
         if level is not None:
             low, high = self.interval(pre, level)
             limits = {"low": observed - high, "high": observed - low}
-        named: Any = observed
-        if observed.ndim == 2:
-            named = optional("pandas", "a table of effects").DataFrame(observed, index=_labels_of(target, len(rows)))
-        return effect_table(named, self._later(pre), index=self._index()[self.n_pre_ :], **limits)
+        index = self._index()[self.n_pre_ :]
+        return effect_table(self._named_rows(observed, target), self._later(pre), index=index, **limits)
 
     def effect_summary(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
         """Tabulate the average and the cumulative effect on targets, and how well they were fitted, a row a target.
@@ -496,7 +495,7 @@ class TargetReports(PrivateEstimator):
         with np.errstate(divide="ignore", invalid="ignore"):
             columns["percent"] = np.where(expected == 0.0, np.nan, 100.0 * columns["average"] / expected)
             columns |= {"pre_rmspe": before, "post_rmspe": after, "ratio": after / before}
-        return pd.DataFrame(columns, index=pd.Index(_labels_of(target, len(whole)), name="target"))
+        return pd.DataFrame(columns, index=pd.Index(self._names_of(target, len(whole)), name="target"))
 
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
@@ -565,7 +564,7 @@ class TargetReports(PrivateEstimator):
         index = pd.Index(known.names, name="predictor")
         if pre.ndim == 2:
             index = pd.MultiIndex.from_product(
-                [_labels_of(target, len(pre)), known.names], names=["target", index.name]
+                [self._names_of(target, len(pre)), known.names], names=["target", index.name]
             )
         return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
 
@@ -693,7 +692,7 @@ class TargetReports(PrivateEstimator):
                 columns[name] = np.concatenate([unknown, limit], axis=-1)
         index = {"period": self._index()}
         if observed.ndim == 2:
-            targets, periods = _labels_of(target, len(observed)), list(self._index())
+            targets, periods = self._names_of(target, len(observed)), list(self._index())
             index = {"target": [name for name in targets for _ in periods], "period": periods * len(observed)}
         said = {"level": level, "target": "prediction without noise"} if self._has_interval() else {}
         return Estimates(index, {name: np.ravel(values) for name, values in columns.items()}, self._header(**said))
@@ -745,6 +744,17 @@ class TargetReports(PrivateEstimator):
         """Return targets before the intervention, of all periods or of these."""
         lengths = {"all": self.n_pre_ + self.n_post_, "n_pre": self.n_pre_}
         return self._target(target, lengths)[..., : self._n_before]
+
+    def _names_of(self, target: Any, number: int) -> list[Any]:
+        """Return the labels of targets, or of those of the fit, else their numbers."""
+        own = self.target_names_ if target is None else None
+        return labels_of(target, number) if own is None else own.tolist()
+
+    def _named_rows(self, rows: FloatArray, target: Any) -> Any:
+        """Return the rows of several targets under their names."""
+        if rows.ndim == 1:
+            return rows
+        return optional("pandas", "a table of effects").DataFrame(rows, index=self._names_of(target, len(rows)))
 
     @property
     def _has_whole_target(self) -> bool:
@@ -806,7 +816,8 @@ class TargetReports(PrivateEstimator):
         keep = None if self.n_components_ is None else min(self.n_components_, known)
         coef = damped_solve(xx[:known, :known], xx[:known, known:], self.ridge_ / 2.0, self.noise_floor_, keep)
         predicted = self._predicted(rows[..., :known], coef.T, slice(known, self._n_before))
-        return effect_table(rows[..., known:], predicted, index=self._index()[cut : self.n_pre_])
+        later = self._named_rows(rows[..., known:], target)
+        return effect_table(later, predicted, index=self._index()[cut : self.n_pre_])
 
     def placebo_ranks(self, target: ArrayLike | None = None, *, level: float = 0.9) -> DataFrame:
         """Rank targets among donors by how much worse they are predicted after the intervention than before it.
@@ -873,7 +884,7 @@ class TargetReports(PrivateEstimator):
         values = np.clip((1.0 + beyond) / (1.0 + n), least, most)
         values[deviation / (1.0 + n) > np.maximum(_MOST_NOISE, _MOST_OF_VALUE * values)] = np.nan
         shares = {"p_value": values, "low": low, "high": high}
-        names = target.index if isinstance(target, pd.DataFrame) else range(len(rows))
+        names = self._names_of(target, len(rows))
         return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))
 
     def plot_placebo(
