@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, SparseRegression
+from dpfast import (
+    MultiOutcomeRidge,
+    ObjectivePerturbationClassifier,
+    ObjectivePerturbationRegressor,
+    SparseRegression,
+)
 from dpfast.plotting import coefficients
 
 
@@ -101,3 +106,24 @@ def test_other_coefficients_are_drawn_as_they_were_released(table):
     axes = model.plot()
     assert axes.get_title() == "yes against no"
     np.testing.assert_array_equal(axes.lines[-1].get_xdata(), model.coef_[0])
+
+
+@pytest.mark.parametrize(
+    ("family", "declared"),
+    [
+        (ObjectivePerturbationClassifier, {"classes": [0, 1], "inference": True}),
+        (ObjectivePerturbationRegressor, {"bound_y": 1.0, "loss": "huber", "inference": True}),
+        (SparseRegression, {"bound_y": 1.0, "n_nonzero": 2}),
+    ],
+)
+def test_a_feature_in_a_small_unit_flattens_no_other_of_any_estimator(family, declared):
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.uniform(18, 90, 5_000), rng.integers(0, 2, 5_000)])
+    y = (x[:, 0] + rng.normal(0.0, 30.0, 5_000) > 54.0).astype(float)
+    model = family(3.0, 1e-6, box_x=([18, 0], [90, 1]), random_state=0, **declared).fit(x, y)
+    axes = model.plot(reference=[0.0, 0.25])
+    assert axes.get_xlabel().startswith("coefficient for the whole range")
+    estimate = model.summary()["estimate"].to_numpy()[-2:]
+    drawn = np.concatenate([np.ravel(line.get_xdata()) for line in axes.lines])
+    for value in (*estimate * [72.0, 1.0], 0.25):
+        assert np.min(np.abs(drawn - value)) < 1e-9

@@ -209,14 +209,14 @@ class ErrorReports(LinearEstimator):
         deviation = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
         return table_of(self.estimate_, deviation, level, self._ratio)
 
-    def _plot_coefficients(self, values: FloatArray, *names: Any) -> Any:
+    def _plot_coefficients(self, values: FloatArray, *names: Any, **per: Any) -> Any:
         """Draw estimates with their limits; those that are not known as they were released, without."""
         if self.inference:
             *others, options = names
             table = {name: column[None, self.fit_intercept :] for name, column in self._errors_table(LEVEL).items()}
             values = np.where(np.isnan(table["estimate"]), values, table["estimate"])
             names = (*others, options | {"total": (table["low"], table["high"]), "level": LEVEL})
-        return super()._plot_coefficients(values, *names)
+        return super()._plot_coefficients(values, *names, **per)
 
     def _shapes_of_errors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield names and shapes of the attributes that errors are kept in."""

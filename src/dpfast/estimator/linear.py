@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
@@ -17,7 +18,7 @@ from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.bounded import rows_to_predict
 from dpfast.estimator.presented import outcome_names
 from dpfast.io.summaries import Estimates
-from dpfast.statistics.rows import RowMap
+from dpfast.statistics.rows import RowMap, limits_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,10 @@ class Names(NamedTuple):
 
 #: Those that the estimator has.
 OWN_NAMES = Names()
+#: The change of a feature that a coefficient is drawn for.
+Per: TypeAlias = Literal["unit", "range"]
+#: Ranges that differ so many times are those that coefficients are drawn for.
+UNLIKE = 10.0
 
 
 class LinearEstimator(PrivateEstimator):
@@ -45,6 +50,7 @@ class LinearEstimator(PrivateEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
     outcome_names_in_: NDArray[np.object_]
+    box_x_: FloatArray
 
     @quiet
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -144,9 +150,9 @@ class LinearEstimator(PrivateEstimator):
         label: str | None = None,
         unit: str | None = None,
     ) -> Axes:
-        """Draw the coefficients; no limits of them are known.
+        """Draw the coefficients, for the whole range of each feature if widths of `box_x` differ more than tenfold.
 
-        Privacy: drawn from what was released.
+        Privacy: drawn from what was released. Limits are drawn where they are known.
 
         Parameters
         ----------
@@ -189,8 +195,19 @@ class LinearEstimator(PrivateEstimator):
         outcome_names: Sequence[object] | None,
         reference: ArrayLike | None,
         options: dict[str, Any],
+        *,
+        per: Per | None = None,
     ) -> Axes:
         """Draw coefficients of the features that are kept, with their names."""
+        widths, bounds = self._drawn_widths(per), self._drawn_bounds(per)
+        if widths is not None or bounds is not None:
+            scale = (1.0 if widths is None else widths) / (1.0 if bounds is None else bounds[:, np.newaxis])
+            values = values * scale
+            limits = {name: options[name] for name in ("noise", "total") if name in options}
+            options |= {name: tuple(side * scale for side in sides) for name, sides in limits.items()}
+            reference = None if reference is None else np.asarray(reference, np.float64) * scale
+            quantity = "coefficient" if widths is None else "coefficient for the whole range of its feature"
+            options["quantity"] = quantity if bounds is None else f"{quantity}, as a share of the outcome's bound"
         (outcomes, features), kept = values.shape, self._drawn_features
         given = getattr(self, "feature_names_in_", range(features)) if feature_names is None else feature_names
         called = self._drawn_sides() if outcome_names is None else outcome_names
@@ -201,6 +218,34 @@ class LinearEstimator(PrivateEstimator):
             options["reference"] = np.broadcast_to(np.asarray(reference, np.float64), values.shape)[:, kept]
         shown = np.array([str(name) for name in given], object)[kept]
         return plotting.coefficients(shown, list(called), values[:, kept], **options)
+
+    def _drawn_widths(self, per: Per | None) -> FloatArray | None:
+        """Return the factors of coefficients in pictures; None where they are drawn as they are."""
+        if per is not None:
+            check.choice("per", per, ("unit", "range"))
+        box: Any = tuple(self.box_x_) if hasattr(self, "box_x_") else getattr(self, "box_x", None)
+        if hasattr(box, "keys"):
+            pairs = self._as_fitted(box, "feature_names_in_")
+            box = pairs if pairs is None else tuple(np.transpose(pairs))
+        if box is None:
+            if per == "range":
+                raise ValueError("per='range' needs limits of the features: box_x was not given for all of them")
+            return None
+        low, high = limits_of(box, self.n_features_in_)
+        widths = high - low
+        some = widths[widths > 0.0]
+        if per == "range" or (per is None and len(some) and np.max(some) > UNLIKE * np.min(some)):
+            return widths
+        return None
+
+    def _drawn_bounds(self, per: Per | None) -> FloatArray | None:
+        """Return the outcomes' bounds that pictures are in shares of; None where they are alike, as one is."""
+        return None
+
+    def _as_fitted(self, given: Any, attribute: str) -> list[Any] | None:
+        """Return declarations by name in the order of the fit; None where encoded columns declared some themselves."""
+        names = list(getattr(self, attribute, ()))
+        return [given[name] for name in names] if set(given.keys()) == set(names) else None
 
     @property
     def _drawn_features(self) -> Any:

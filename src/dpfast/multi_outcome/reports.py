@@ -17,10 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
-from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
+from dpfast.estimator.linear import OWN_NAMES, UNLIKE, LinearEstimator, Names, Per
 from dpfast.io.summaries import Estimates
 from dpfast.solvers.inference import Evidence, Posterior, Textbook
-from dpfast.statistics.rows import limits_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 Target = Literal["population", "least_squares", "ridge"]
 LEVEL = 0.95
-#: What is drawn of features whose ranges differ so many times.
-RANGES, UNLIKE = "coefficient for the whole range of its feature", 10.0
 #: Standard error that R-squared has at most, where it is shown.
 R_SQUARED = 0.03
 UNKNOWN = "X'X is not told from its noise: nothing is known of errors"
@@ -51,7 +48,6 @@ class CoefficientReports(LinearEstimator):
     #: Whether it was fitted from sums that no intercept follows from.
     _lacks_sums: bool
     _plot_coefficients: Callable[..., Any]
-    box_x_: FloatArray
 
     def summary(
         self, *, level: float = 0.95, target: Target | None = None, residual_std: ArrayLike | None = None
@@ -208,7 +204,7 @@ class CoefficientReports(LinearEstimator):
         title: str | None = None,
         label: str | None = None,
         unit: str | None = None,
-        per: Literal["unit", "range"] | None = None,
+        per: Per | None = None,
     ) -> Axes:
         """Draw the coefficients' estimates, with limits for the privacy noise alone, and for sampling too.
 
@@ -256,48 +252,17 @@ class CoefficientReports(LinearEstimator):
         values, limits = self._drawn_estimates(residual_std, level)
         values = values[:, :features]
         limits = {name: tuple(side[:, :features] for side in sides) for name, sides in limits.items()}
-        widths, bounds = self._drawn_widths(per), self._drawn_bounds(per)
-        if widths is not None or bounds is not None:
-            scale = (1.0 if widths is None else widths) / (1.0 if bounds is None else bounds[:, np.newaxis])
-            values = values * scale
-            limits = {name: tuple(side * scale for side in sides) for name, sides in limits.items()}
-            reference = None if reference is None else np.asarray(reference, np.float64) * scale
-            quantity = "coefficient" if widths is None else RANGES
-            limits["quantity"] = quantity if bounds is None else f"{quantity}, as a share of the outcome's bound"
         options = {"ax": ax, "title": title, "label": label, "unit": unit, "level": level}
-        axes: Axes = self._plot_coefficients(values, feature_names, outcome_names, reference, limits | options)
+        names = feature_names, outcome_names
+        axes: Axes = self._plot_coefficients(values, *names, reference, limits | options, per=per)
         return axes
 
-    def _drawn_widths(self, per: Literal["unit", "range"] | None) -> FloatArray | None:
-        """Return the factors of coefficients in pictures; None where they are drawn as they are."""
-        if per is not None:
-            check.choice("per", per, ("unit", "range"))
-        box = tuple(self.box_x_) if hasattr(self, "box_x_") else self.box_x
-        if hasattr(box, "keys"):
-            pairs = self._as_fitted(box, "feature_names_in_")
-            box = pairs if pairs is None else tuple(np.transpose(pairs))
-        if box is None:
-            if per == "range":
-                raise ValueError("per='range' needs limits of the features: box_x was not given for all of them")
-            return None
-        low, high = limits_of(box, self.coef_.shape[1])
-        widths = high - low
-        some = widths[widths > 0.0]
-        if per == "range" or (per is None and len(some) and np.max(some) > UNLIKE * np.min(some)):
-            return widths
-        return None
-
-    def _drawn_bounds(self, per: Literal["unit", "range"] | None) -> FloatArray | None:
+    def _drawn_bounds(self, per: Per | None) -> FloatArray | None:
         """Return the outcomes' bounds that pictures are in shares of; None where they are alike."""
         given = getattr(self, "bound_y_", self.bound_y)
         given = self._as_fitted(given, "outcome_names_in_") if hasattr(given, "keys") else given
         bounds = np.ravel(np.asarray(1.0 if given is None or isinstance(given, str) else given, np.float64))
         return bounds if per is None and np.max(bounds) > UNLIKE * np.min(bounds) else None
-
-    def _as_fitted(self, given: Any, attribute: str) -> list[Any] | None:
-        """Return declarations by name in the order of the fit; None where encoded columns declared some themselves."""
-        names = list(getattr(self, attribute, ()))
-        return [given[name] for name in names] if set(given.keys()) == set(names) else None
 
     def _drawn_estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
         """Return the best released estimates, with limits of either kind where they are known."""
