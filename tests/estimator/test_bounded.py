@@ -240,6 +240,13 @@ def test_the_noise_of_bounds_is_for_as_many_histograms_as_a_person_is_in(adjacen
     assert noise[1] / noise[0] == pytest.approx(math.sqrt(3.0), rel=1e-6)
 
 
+def test_how_many_rows_there_are_is_said_without_noise_too():
+    x, y = table(100)
+    for adjacency, said in (("replace_one", 100), ("add_remove", None)):
+        header = MultiOutcomeRidge(math.inf, bound_x=200.0, bound_y=20.0, adjacency=adjacency).fit(x, y).summary().attrs
+        assert header.get("n") == said
+
+
 def test_an_outcome_of_nothing_but_zeros_is_left_out():
     x, y = unit_table()
     with pytest.warns(UtilityWarning, match="show nobody beyond the noise in some histogram"):

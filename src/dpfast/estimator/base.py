@@ -89,9 +89,7 @@ def _on_a_copy(fit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fit)
     def answering(self: Any, *args: Any, **kwargs: Any) -> Any:
         if "max_weight" in kwargs:
-            raise TypeError(
-                f"{fit.__name__} takes no max_weight: it is a parameter of the estimator that takes weights"
-            )
+            raise TypeError(f"{fit.__name__} takes no max_weight: declare it with the estimator's parameters")
         if _ORIGINAL in vars(self):  # the fit of a subclass, which has its copy, calls that of its parent
             return fit(self, *args, **kwargs)
         frozen = object.__new__(type(self))
@@ -409,6 +407,9 @@ class PrivateEstimator(BaseEstimator, ABC):
             if math.isinf(privacy.epsilon):
                 releases, attributes = self._stand_in()._fit_without_noise(*map(_dense, data))
                 reservation.commit(*releases)
+                shape: Any = getattr(data[0], "shape", ())
+                if self.adjacency == "replace_one" and len(shape) == 2:
+                    common["_n_public"] = int(shape[0]), "people"
                 self._keep({"releases_": releases} | common | attributes)
                 return self
             source = noise.resolve_source(self.random_state, reservation)
