@@ -178,7 +178,8 @@ OBJECTS = "column 'a' holds entries that are not numbers"
         (Category("a", (76, 78)), table_of(a=[76, 77]), ValueError, "column 'a' holds a level that is not declared"),
         (Category("a", (76, 78)), table_of(a=[76, 77.5]), ValueError, "column 'a' holds a level that is not declared"),
         (Number("a"), pd.DataFrame([[1.0, 77.0]], columns=["a", "a"]), ValueError, "more than one column 'a'"),
-        (Number("age"), table_of(agee=[77.0], b=[1]), ValueError, r"no column 'age' \(did you mean 'agee'\?\); its"),
+        (Number("age"), pd.DataFrame({"ages 77": [1.0], "b": [1]}), ValueError, r"no column 'age'$"),
+        (Number("age"), table_of(Age=[77.0]), ValueError, r"no column 'age': one there has other capitals or spaces$"),
     ],
 )
 def test_unfit_columns_are_named_without_their_values(column, table, error, message):

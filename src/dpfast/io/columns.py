@@ -745,17 +745,13 @@ def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
         return
     if name in part.names:
         raise ValueError(f"{part.label} has more than one column {name!r}")
-    if part.families is None:
-        # The first line of a text file may be a person's: none of it is quoted.
-        if not any(other in part.names for other in declared):
-            raise ValueError(
-                f"{part.label} has none of the declared columns in its first line, which must name them letter by "
-                "letter, with commas between"
-            )
-        alike = any(isinstance(one, str) and one.strip().casefold() == name.strip().casefold() for one in part.names)
-        letters = ": one there has other capitals or spaces" if alike else ""
-        raise ValueError(f"{part.label} has no column {name!r} in its first line{letters}")
-    strings = [other for other in part.names if isinstance(other, str)]
-    shown = ", ".join(map(repr, strings[:20])) + (f" and {len(strings) - 20} more" if len(strings) > 20 else "")
-    near = check.nearest(name, strings)
-    raise ValueError(f"{part.label} has no column {name!r}{near and f' ({near})'}; its columns: {shown}")
+    # A name of the table's may be a person's, as of a file without a line of names: none is quoted.
+    if part.families is None and not any(other in part.names for other in declared):
+        raise ValueError(
+            f"{part.label} has none of the declared columns in its first line, which must name them letter by letter, "
+            "with commas between"
+        )
+    where = " in its first line" if part.families is None else ""
+    alike = any(isinstance(one, str) and one.strip().casefold() == name.strip().casefold() for one in part.names)
+    letters = ": one there has other capitals or spaces" if alike else ""
+    raise ValueError(f"{part.label} has no column {name!r}{where}{letters}")
