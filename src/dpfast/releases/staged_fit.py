@@ -491,7 +491,7 @@ class Fit:
         xx = coordinates.of_features
         # Few people may have residuals of a variance of their own.
         unlike = np.sqrt(1.0 + level.unlike * self._few(coordinates)[1])
-        noise = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
+        noise = back @ found.covariance_of_all[:features, :features] @ back.T
         evidence = Evidence(
             back @ found.reached[:features, :features] @ forth,
             unlike[:, None] * descent.inverse(xx) * unlike,
@@ -508,8 +508,8 @@ class Fit:
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
             lost = descent.lost(evidence.xy, noise + np.mean(bias, axis=0), xx)
-        if not coordinates.stands_out:
-            # The progress of descent is unknown without X'X.
+        # The progress of descent is unknown without X'X; beside weights the bias of clipping is without its release.
+        if not coordinates.stands_out or (mechanism.has_constant and self.shares.excess == 0.0):
             unknown = np.full_like(solution.coef_std, np.nan)
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         return Regression(solution, (evidence,), variance, n_steps, lost)

@@ -43,6 +43,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
+from dpfast.solvers.inference import denoised_eigenvalues
 from dpfast.solvers.ridge import MomentNoise, eigh, symmetric
 
 _RUNS = (1, 2, 4, 8)
@@ -619,10 +620,10 @@ class Found(NamedTuple):
     """Result of the descent: coefficients (k, l) and their error estimates."""
 
     theta: FloatArray
-    #: Of a column, from noise in the steps' sums,
+    #: Of a column, from noise in the steps' sums, where X'X is as released,
     covariance: FloatArray
-    #: and from that in X'X.
-    covariance_of_xx: FloatArray
+    #: and of all noise, where it is not.
+    covariance_of_all: FloatArray
     #: The part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
     reached: FloatArray
 
@@ -639,14 +640,31 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
         covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
-        return Found(theta, covariance, np.zeros_like(covariance), np.eye(len(theta)))
+        return Found(theta, covariance, covariance, np.eye(len(theta)))
     values, vectors = coordinates.spectrum
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
     size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
-    least = np.maximum(values, _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features))
+    floor = _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features)
+    missed, variances = _along_eigenvectors(position, how, size, last, np.maximum(values, floor))
+    # Noise in X'X spreads its spectrum, and multiplies the error of coefficients, equally in every step.
+    least = np.maximum(denoised_eigenvalues(values, coordinates.noise), floor)
+    not_reached, errors = _along_eigenvectors(position, how, size, last, least)
+    errors += ((1.0 - not_reached) / least * coordinates.noise) ** 2 * float(np.sum(errors))
+    return Found(
+        theta + (vectors * last) @ (vectors.T @ sums),
+        (vectors * variances) @ vectors.T,
+        (vectors * errors) @ vectors.T,
+        (vectors * (1.0 - missed)) @ vectors.T,
+    )
+
+
+def _along_eigenvectors(
+    position: Position, how: Steps, size: FloatArray, last: FloatArray, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return which part of a distance is left, and variances by the steps' noise, where X'X has these values."""
     weights = position.weights(how)
-    kept_of_step, by_noise = 1.0 - size * least, (1.0 - last * least) * size
+    kept_of_step, by_noise = 1.0 - size * values, (1.0 - last * values) * size
     missed, later, sums_later = np.zeros(len(values)), np.zeros(len(values)), []
     for number in reversed(range(len(weights))):
         sums_later.append(later)
@@ -654,15 +672,7 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
         later = weights[number] + kept_of_step * later
     of_noise = by_noise * np.array(sums_later) + last * weights[::-1, None]
     variances = np.add.accumulate((of_noise * np.array(position.deviations)[::-1, None]) ** 2)[-1]
-    missed *= 1.0 - last * least
-    # Noise in X'X multiplies the error of coefficients, equally in every step.
-    of_xx = ((1.0 - missed) / least * coordinates.noise) ** 2 * float(np.sum(variances))
-    return Found(
-        theta + (vectors * last) @ (vectors.T @ sums),
-        (vectors * variances) @ vectors.T,
-        (vectors * of_xx) @ vectors.T,
-        (vectors * (1.0 - missed)) @ vectors.T,
-    )
+    return missed * (1.0 - last * values), variances
 
 
 def found_of_few(position: Position, how: Steps, people: float) -> Found:
@@ -679,7 +689,7 @@ def found_of_few(position: Position, how: Steps, people: float) -> Found:
         precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
         walked, drawn = float(walk[0, 0]) * _walked(position, how), 1.0 / (precision * (_MOVING * people) ** 2)
         theta, variance = position.thetas / precision, walked * drawn / max(walked + drawn, _TINY)
-    return Found(theta, variance * np.eye(size), np.zeros((size, size)), np.eye(size))
+    return Found(theta, variance * np.eye(size), variance * np.eye(size), np.eye(size))
 
 
 def _walked(position: Position, how: Steps) -> float:
