@@ -329,3 +329,12 @@ def test_limits_of_weighted_rows_hold_what_weighted_least_squares_finds_in_all(t
         told = model.fit(x, y, sample_weight=w).summary()
         held += told["low"].iloc[1 + column] <= sought <= told["high"].iloc[1 + column]
     assert held > 66
+
+
+@pytest.mark.parametrize(("n", "known"), [(1_000, False), (3_000, True)])
+def test_limits_of_weighted_rows_are_unknown_where_nothing_shows_the_bias_of_clipping(n, known):
+    x, y, weights = table(n)
+    model = MultiOutcomeRidge(1.0, 1e-6, bound_x=1.1, bound_y=1.5, max_weight=5.0, random_state=0)
+    told = model.fit(x, y, sample_weight=weights).summary()
+    assert told["low"].notna().all() == told["p_value"].notna().all() == known
+    assert ("with weights the bias of clipping" in str(told.attrs)) != known

@@ -65,7 +65,7 @@ def nobody(coordinates, outcomes):
 
 def found_at(theta, deviation=1e-3):
     size = len(theta)
-    return Found(theta, deviation**2 * np.eye(size), np.zeros((size, size)), np.eye(size))
+    return Found(theta, deviation**2 * np.eye(size), deviation**2 * np.eye(size), np.eye(size))
 
 
 @pytest.mark.parametrize("constant", [False, True])

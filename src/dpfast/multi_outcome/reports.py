@@ -29,7 +29,7 @@ Target = Literal["population", "least_squares", "ridge"]
 LEVEL = 0.95
 #: Standard error that R-squared has at most, where it is shown.
 R_SQUARED = 0.03
-UNKNOWN = "X'X is not told from its noise: nothing is known of errors"
+UNKNOWN = "X'X, or with weights the bias of clipping, is not told from noise: nothing is known of errors"
 
 
 class CoefficientReports(LinearEstimator):
@@ -103,7 +103,7 @@ class CoefficientReports(LinearEstimator):
         "population" covered 93 to 99% on average over the coefficients, and no coefficient less than 87%, measured on
         eight kinds of tables (correlated, rare, skewed, heavy-tailed; three outcomes) with 1,000 and 5,000 people at
         epsilon 1, 60 fits each. Where columns are correlated they are up to 3 times as wide as they need be. All errors
-        are NaN if people are too few to distinguish X'X from its noise.
+        are NaN if people are too few to distinguish X'X from its noise, or, with weights, the bias of clipping.
 
         All take outcomes to have one variance about their linear function, whatever the features, and rows to be
         independent: with `groups`, "population" is not offered unless `residual_std` is given, and then takes a

@@ -11,8 +11,9 @@ mean of residuals shows how far: these are clipped about as far out as the exces
 spread of outcomes grows like a power of their mean, coefficients are moved along themselves, by a multiple of that: for
 rows of an elliptical law the mean excess given the row depends on its prediction alone, and so does its sum times rows
 (Brillinger 1982). The multiple follows from the growth of the excess with the spread, which the tail has.
-Other directions have a prior of a part of that size, never of none: rows of skewed laws have a bias there too. Without
-a release of the excess the prior and the constant alone say what the bias may be.
+Other directions have a prior of a part of that size, never of none: rows of skewed laws have a bias there too, more of
+it beyond the second clip than of others. Without a release of the excess the prior and the constant alone say what the
+bias may be. Without another mean, as beside weights, the size is that of an excess of one sign, or half of it.
 
 The bias is the excess over X'X without a ridge. One against the noise in X'X takes away a third of the bias of a few
 thousand people, and limits about the rest do not hold.
@@ -65,6 +66,8 @@ _FARTHEST, _EXACT, _TINY = 1e6, 1e-16, 1e-300
 # Coefficients lose more beyond the second clip than the constant, the more so the more people are clipped on either
 # side: a power of the same factor. All of what is extrapolated is uncertain.
 _BY_SHARE, _UNCERTAIN = 5.0, 1.0
+# What is beyond the second clip may have a direction of its own: so much of the constant's, times the growth.
+_UNSEEN_APART = 0.35
 # Of no bias, the probability; its squares tried, over the largest; powers of the mean that the spread may grow like;
 # how the spread may grow along coefficients besides, and in other directions.
 _NONE, _SQUARES = 0.15, np.exp2([-6.0, -4.0, -2.0, 0.0])
@@ -205,6 +208,8 @@ def corrected(
     seen, noise = solve @ excess.total, (deviation * solve) @ (deviation * solve).T
     if excess.deviation is None:
         noise = _UNSEEN**2 * max(largest, level_variance or 0.0, _TINY) * np.eye(size)
+    # Where no other mean shows that it is small, a bias may be as large as the excess.
+    squares = _SQUARES if level_variance is not None else _SQUARES[-2:]
     theta, centers, covariances = found.theta.copy(), found.theta.copy(), []
     for outcome, own in enumerate(found.theta.T):
         basis = _basis(own, (few.deviation[outcome][:, None] * few.directions).T, constant=constant)
@@ -220,11 +225,15 @@ def corrected(
                 bias[0] = (bias[0] * other + shown * variances[0]) / (other + variances[0])
                 variances[0] *= other / (other + variances[0])
             along = _along(own, found.covariance, float(level[outcome]), float(bias[0]), of_tail.growth)
-        prior = of_few, 1 + constant, max(largest, constant * bias[0] ** 2), along, of_tail.growth
+        prior = of_few, 1 + constant, max(largest, constant * bias[0] ** 2), along, of_tail.growth, squares
         mean, covariance = _posterior(bias - means[0], variances, *prior)
         mean += means[1]
         covariance = few.joint(outcome, basis, covariance, variances)
-        covariance += (_UNCERTAIN * (1.0 - 1.0 / of_tail.factor)) ** 2 * np.outer(mean, mean)
+        covariance += (_UNCERTAIN * (1.0 - 1.0 / factors[0])) ** 2 * np.outer(mean, mean)
+        if excess.deviation is not None:
+            of_constant = mean[0] ** 2 + covariance[0, 0] if constant else largest
+            apart = _UNSEEN_APART * of_tail.growth * (1.0 - 1.0 / of_tail.factor)
+            covariance += apart**2 * of_constant * np.diag(np.arange(size) >= constant)
         centers[:, outcome] += basis @ mean
         kept = special.expit(measured - np.where(np.arange(size) == constant, _CHANCE, _SURE))
         kept[:constant] = 1.0
@@ -284,6 +293,7 @@ def _posterior(
     largest: float,
     along: FloatArray,
     growth: float,
+    of_squares: FloatArray = _SQUARES,
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree.
 
@@ -294,8 +304,8 @@ def _posterior(
     variances, largest = np.maximum(variances / unit**2, _EXACT), max(largest / unit**2, _EXACT)
     few = few / unit**2
     # Of every combination, and first of no bias: the square, how much along, how much apart, and the weight.
-    each = np.empty((4, len(_SQUARES), len(along), len(_OTHERS)))
-    each[0], each[1] = (_SQUARES * largest)[:, None, None], along[:, None]
+    each = np.empty((4, len(of_squares), len(along), len(_OTHERS)))
+    each[0], each[1] = (of_squares * largest)[:, None, None], along[:, None]
     each[2], each[3] = np.square(growth * _OTHERS), (1.0 - _NONE) / each[0].size
     squares, along, others, weights = np.concatenate([[[0.0]] * 3 + [[_NONE]], each.reshape(4, -1)], axis=1)
     of_leading = np.column_stack([np.ones_like(along), along])[:, 2 - n_leading :]
