@@ -240,6 +240,16 @@ def test_the_noise_of_bounds_is_for_as_many_histograms_as_a_person_is_in(adjacen
     assert noise[1] / noise[0] == pytest.approx(math.sqrt(3.0), rel=1e-6)
 
 
+def test_a_norm_of_columns_in_unlike_units_points_to_limits_of_each():
+    x, y = table(4_000)
+    for model in (
+        MultiOutcomeRidge(1.0, 1e-5, bound_x="private", bound_y=20.0, random_state=0),
+        ObjectivePerturbationRegressor(1.0, 1e-5, bound_x="private", bound_y=20.0, loss="huber", random_state=0),
+    ):
+        with pytest.warns(UtilityWarning, match="if columns have unlike units.*declare box_x"):
+            model.fit(x, y)
+
+
 def test_how_many_rows_there_are_is_said_without_noise_too():
     x, y = table(100)
     for adjacency, said in (("replace_one", 100), ("add_remove", None)):

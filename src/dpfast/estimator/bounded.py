@@ -7,6 +7,7 @@ of the budget.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,13 @@ Declared = TypeVar("Declared")
 _NO_NUMBERS = (
     "X must hold numbers, none of them missing: of columns of text, booleans or missing values that were declared, "
     "dpfast.io.Columns.transform makes them"
+)
+
+# Rows of columns in units of their spread are hardly longer than this times the root of their number.
+_LONG = 10.0
+_UNLIKE_UNITS = (
+    "bound_x='private' found rows of norm {:.3g}: if columns have unlike units, the largest determines it, and so the "
+    "noise of all. Then declare box_x, limits of each column, or find them by private_bounds(X, box=True, ...)"
 )
 
 
@@ -387,6 +395,9 @@ class BoundedEstimator(PrivateEstimator):
             for name, one in named.items()
             if one is not None
         }
+        is_long = found.rows is not None and found.rows > _LONG * math.sqrt(table.n_features)
+        if found.are_certain and is_long and getattr(self, "box_x", None) is None:
+            attributes["caution_"] = _UNLIKE_UNITS.format(found.rows)
         used = named | {"box_x": found.usable_box}
         bounds = {name: one for name, one in used.items() if one is not None}
         return Prepared(self._with(bounds), rest, (release,), attributes, "" if found.are_certain else caution)
