@@ -83,8 +83,12 @@ def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatc
 
 
 def test_steps_with_noise_for_an_eighth_of_the_clip(monkeypatch):
-    bound = staged_fit.residual_bound
-    monkeypatch.setattr(staged_fit, "residual_bound", lambda *rest: 0.125 * bound(*rest))
+    clip = staged_fit.clip_of
+
+    def of_an_eighth(*rest):
+        return clip(*rest)._replace(norm=0.125 * clip(*rest).norm)
+
+    monkeypatch.setattr(staged_fit, "clip_of", of_an_eighth)
     monkeypatch.setattr(averaged_descent, "COUNT_UNIT", 0.125 * averaged_descent.COUNT_UNIT)
     assert attack_on("residual steps, Gaussian, replace_one").run(120, ERROR).epsilon > 1.0
 

@@ -7,7 +7,8 @@ import pytest
 from scipy import linalg, special, stats
 
 from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, evidence_of_moments, ridge_from_moments
-from dpfast.solvers.inference import Textbook, denoised_eigenvalues
+from dpfast.solvers.inference import Textbook
+from dpfast.solvers.ridge import denoised_eigenvalues
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 

@@ -390,7 +390,7 @@ class BoundedEstimator(PrivateEstimator):
             "measures is left out of the fit, with coefficients of 0. Give bounds, or a larger epsilon."
         )
         named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
-        attributes = {
+        attributes: dict[str, Any] = {
             f"{name}_": np.array(one) if isinstance(one, tuple) else one
             for name, one in named.items()
             if one is not None

@@ -43,8 +43,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.inference import denoised_eigenvalues
-from dpfast.solvers.ridge import MomentNoise, eigh, symmetric
+from dpfast.solvers.ridge import MomentNoise, denoised_eigenvalues, eigh, symmetric
 
 _RUNS = (1, 2, 4, 8)
 #: Bins that are added up if nothing is above the noise.

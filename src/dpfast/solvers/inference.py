@@ -41,7 +41,15 @@ import numpy as np
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, NoisyMoments, ReducedMoments, eigh, reduced_moments, symmetric
+from dpfast.solvers.ridge import (
+    MomentNoise,
+    NoisyMoments,
+    ReducedMoments,
+    denoised_eigenvalues,
+    eigh,
+    reduced_moments,
+    symmetric,
+)
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
 # coefficients seem to be.
@@ -363,20 +371,6 @@ def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatA
     hidden = np.sqrt(np.mean(squares.T @ variance @ squares, axis=1)) / len(values) ** 2
     rounding = len(values) * np.finfo(np.float64).eps * float(np.max(values))
     return np.asarray(np.maximum(hidden, max(rounding, np.finfo(np.float64).tiny)))
-
-
-def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
-    """Return the mean of v'(X'X)v for the eigenvectors v of X'X and noise, of these eigenvalues.
-
-    An eigenvalue is pushed by others, by off_diagonal^2 over its distance from each, and its vector turned towards
-    theirs, which costs as much again.
-    """
-    if off_diagonal == 0.0:
-        return np.maximum(values, 0.0)
-    apart = values[:, None] - values
-    # Neighbours nearer than the noise in an entry are not distinguished.
-    pushed = np.sum(apart / (apart**2 + off_diagonal**2), axis=1)
-    return np.asarray(np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0))
 
 
 def _error_covariance(noise: MomentNoise, shift: FloatArray | None, level: float, features: int) -> FloatArray:
