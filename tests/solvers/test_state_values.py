@@ -1,6 +1,7 @@
 """Values from noisy sums per state: exact without noise, nearer than quotients with it, and how near."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -323,6 +324,17 @@ def test_errors_are_passed_on_by_any_number_of_tails():
     once = parts[:, None] * going
     assert _led(parts, going) == pytest.approx(sum(np.linalg.matrix_power(once, k) for k in range(400)))
     assert _led(parts, np.zeros((6, 6))) == pytest.approx(np.eye(6))
+
+
+def test_no_matrix_of_states_is_formed_where_last_states_are_not_told():
+    """They may be a hundred thousand, and the budget is spent by then."""
+    n_states = 2_000
+    sums = stage(np.full(n_states, 100.0), np.zeros(n_states), deviation=1.0, discounts=0.5)
+    tracemalloc.start()
+    fitted_values(sums, WHOLE, WHOLE, NOTHING._replace(discount=Estimate(0.5, 1e-6)), Lost())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n_states**2
 
 
 def test_tails_of_states_that_are_hardly_followed_may_be_worth_anything():

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -288,9 +289,10 @@ def fitted_values(
         + (share * cut_error * (tail.value - earlier.filled)) ** 2
     )
     squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
-    # What is sampled of a tail is where it went on from.
-    going = known.going(onward)
-    sampling += counts * cut * np.maximum(going @ values**2 - (going @ values) ** 2, 0.0)
+    if known.is_told:
+        # What is sampled of a tail is where it went on from.
+        going = known.going(onward)
+        sampling += counts * cut * np.maximum(going @ values**2 - (going @ values) ** 2, 0.0)
     errors = _Errors(squared, kept * np.sqrt(sampling), shrunk)
     farthest = max(whole[1] - tail.value, tail.value - whole[0])
     own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + errors.sampled**2 + shrunk)
@@ -341,7 +343,7 @@ class _Onward(NamedTuple):
 class _Tails:
     """What is known of where truncated trajectories went on from: by last state, or of all last states together."""
 
-    #: Discounts by state and last state, (n_states, n_states), or zeros; the noise in one.
+    #: Discounts by state and last state, (n_states, n_states), or none; the noise in one.
     ends: FloatArray
     deviation: float
     #: The sum of each state's.
@@ -354,8 +356,7 @@ class _Tails:
     @classmethod
     def of(cls, sums: StateSums, weights: FloatArray, counts: FloatArray, sure: NDArray[np.bool_]) -> _Tails:
         """Return what sums tell."""
-        ends = sums.ends.T if len(sums.ends) else np.zeros((len(counts), len(counts)))
-        return cls(ends, sums.small_deviation, weights, counts, sums.deviation, sure)
+        return cls(sums.ends.T, sums.small_deviation, weights, counts, sums.deviation, sure)
 
     @property
     def is_told(self) -> bool:
@@ -381,10 +382,10 @@ class _Tails:
     def onward(self, values: FloatArray, tail: Estimate, last: float, most: float) -> _Onward:
         """Return how far the tails of each state's visitors are from the mean of all, and how much to rely on it."""
         apart = values - tail.value
-        sums, noise = self.ends @ apart, self.deviation**2 * float(apart @ apart)
-        used = self.sure & (self.weights > 0.0)
+        noise, used = self.deviation**2 * float(apart @ apart), self.sure & (self.weights > 0.0)
         if not self.is_told or noise == 0.0 or not used.any():
-            return _Onward(sums, noise, np.zeros(len(values)), most, most, most)
+            return _Onward(np.zeros(len(values)), noise, np.zeros(len(values)), most, most, most)
+        sums = self.ends @ apart
         sizes = self.weights[used]
         spread, error = _spread(sums[used], sizes, np.full(len(sizes), noise), last, most)
         squared = self.weights**2 * _relied(spread, error)
@@ -402,11 +403,21 @@ class _Tails:
         return np.asarray(self.is_told & (discounts + noise < _MOST_CUT))
 
     def going(self, onward: _Onward) -> FloatArray:
-        """Return shares of last states by state, (n_states, n_states), as they are relied on; zeros if not told."""
+        """Return shares of last states by state, (n_states, n_states), as they are relied on."""
         rows = np.maximum(self.ends, 0.0)
         rows /= np.maximum(np.sum(rows, axis=1, keepdims=True), sys.float_info.min)
         taken = onward.taken[:, None]
-        return np.asarray(taken * rows + (1.0 - taken) * self.shares if self.is_told else rows)
+        return np.asarray(taken * rows + (1.0 - taken) * self.shares)
+
+    def led(self, discounts: FloatArray, onward: _Onward) -> Callable[..., FloatArray]:
+        """Return a map from states' own errors to those of values, by any number of tails; `power` is of its entries.
+
+        If last states are not told it is the identity. States may then be many, and no matrix of them is formed.
+        """
+        if not self.is_told:
+            return lambda errors, power=1: errors
+        led = _led(discounts, self.going(onward))
+        return lambda errors, power=1: led**power @ errors
 
     def with_tails(
         self,
@@ -439,16 +450,15 @@ class _Tails:
         """
         share, mean, larger = np.clip(cut[0], 0.0, 1.0), np.minimum(cut[1], _MOST_CUT), np.minimum(cut[1] + cut[2], 1.0)
         is_seen = mean <= np.where(self.resolved(mean), _HARDLY_SEEN, _UNSEEN)
-        going, part = self.going(onward), self._unknown(~is_seen | ~self.sure)
-        led = _led(share * mean, going)
-        noise = led**2 @ own.noise + (led @ own.sampled) ** 2
+        led, part = self.led(share * mean, onward), self._unknown(~is_seen | ~self.sure)
+        noise = led(own.noise, power=2) + led(own.sampled) ** 2
         noise += (0.0 if self.is_told else share * mean) ** 2 * one_tail[0]
         # Of states that are not certain the bound counts.
         shrunk = np.sqrt(own.shrunk)
-        drawn = led @ np.where(self.sure, shrunk, 0.0) + np.where(self.sure, 0.0, shrunk)
-        apart = led @ (share * one_tail[1] * (1.0 - part))
+        drawn = led(np.where(self.sure, shrunk, 0.0)) + np.where(self.sure, 0.0, shrunk)
+        apart = led(share * one_tail[1] * (1.0 - part))
         most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
-        bias = np.minimum(_led(mean * (1.0 - part), going) @ (most * part), most)
+        bias = np.minimum(self.led(mean * (1.0 - part), onward)(most * part), most)
         least, whole = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
         is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
         return np.where(is_near, least, whole), bias + is_near * near
