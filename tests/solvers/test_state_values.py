@@ -13,6 +13,7 @@ from dpfast.solvers.state_values import (
     Lost,
     StateSums,
     _led,
+    _quotient_reach,
     _tail_and_pooled,
     fitted_values,
     ridge_values,
@@ -226,6 +227,30 @@ def test_limits_hold_of_a_state_unlike_the_others_that_may_hardly_be_visited(vis
         found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
         held.append(np.abs(found.pooled + found.above - values)[11] <= 1.96 * found.deviation[11])
     assert np.mean(held) > 0.87
+
+
+def test_limits_of_a_quotient_reach_all_values_that_noise_does_not_exclude():
+    """By a grid of values; all within the range where the count may be 0."""
+    rng, grid = np.random.default_rng(6), np.linspace(-1.0, 1.0, 20_001)
+    counts, values = rng.uniform(-20.0, 150.0, 200), rng.uniform(-1.0, 1.0, 200)
+    returns, rest = counts * rng.uniform(-0.8, 0.8, 200), rng.uniform(0.0, 300.0, 200)
+    for lost in (0.0, 15.0):
+        found = _quotient_reach(values, counts, returns, (100.0, rest, lost), (np.full(200, -1.0), np.full(200, 1.0)))
+        off = np.abs(returns[:, None] - np.multiply.outer(counts, grid)) - lost
+        possible = off <= 1.96 * np.sqrt(100.0 * (1.0 + grid**2) + rest[:, None])
+        possible |= (counts <= 19.6)[:, None]
+        far = np.abs(grid - values[:, None])
+        assert found == pytest.approx(np.max(np.where(possible, far, 0.0), axis=1), abs=2e-4)
+
+
+@pytest.mark.parametrize(("hidden", "end"), [(10.0, 1.0), (20.0, 1.5), (1000.0, 2.0)])
+def test_returns_that_noise_hides_beyond_the_reach_are_in_limits_of_rare_states(hidden, end):
+    """Of a state without visits limits are the reach, more by what is hidden, and no more than the range."""
+    sums = stage([9000.0] * 10 + [70.0, 0.0], np.full(12, 0.02), deviation=20.0, within=0.01)
+    found, plain = (fitted_values(sums, LIMITS, (-2.0, 2.0), NOTHING, one) for one in (Lost(hidden=hidden), Lost()))
+    assert 1.96 * found.deviation[11] == pytest.approx(end + abs(found.pooled + found.above[11]), rel=1e-4)
+    assert 1.96 * found.deviation[10] > 1.96 * plain.deviation[10] + 0.9 * min(hidden / 70.0, 1.0)
+    assert found.deviation[:10].tolist() == plain.deviation[:10].tolist()
 
 
 @pytest.mark.parametrize("stay", [0.5, 1.0])
