@@ -12,9 +12,11 @@ from dpfast.solvers.state_values import (
     Estimate,
     Lost,
     StateSums,
+    _Errors,
     _led,
     _quotient_reach,
     _tail_and_pooled,
+    _Tails,
     fitted_values,
     ridge_values,
     shrunken_values,
@@ -349,6 +351,65 @@ def test_errors_are_passed_on_by_any_number_of_tails():
     once = parts[:, None] * going
     assert _led(parts, going) == pytest.approx(sum(np.linalg.matrix_power(once, k) for k in range(400)))
     assert _led(parts, np.zeros((6, 6))) == pytest.approx(np.eye(6))
+
+
+def test_a_value_is_sampled_by_where_its_people_went_on_too():
+    """A hundred went on to .5 or to -.5, with a discount of .8: nothing else is uncertain."""
+    sums = stage([100.0, 1e4, 1e4], [0.0, 0.5, -0.5], deviation=1e-3, within=1e-6)
+    ends = np.array([[0.0] * 3, [40.0, 0.0, 0.0], [40.0, 0.0, 0.0]])
+    sums = sums._replace(discounts=ends.sum(axis=0), ends=ends)
+    found = fitted_values(sums, WHOLE, WHOLE, NOTHING._replace(discount=Estimate(0.004, 1e-6)), Lost())
+    assert found.deviation[0] == pytest.approx(math.sqrt(0.8 * 0.5**2 / 100.0), rel=0.05)
+
+
+def test_a_value_drawn_to_the_farthest_has_that_and_its_own_mean_s_error():
+    """Which is half of it where values may all be alike."""
+    found = fitted_values(
+        stage([330.0] * 6 + [80.0], [0.02] * 6 + [0.4], deviation=10.0, within=0.01), WHOLE, WHOLE, NOTHING, Lost()
+    )
+    moved = 0.4 - float(found.pooled + found.above[6])
+    assert found.deviation[6] == pytest.approx(math.hypot(moved, 0.5 * moved), rel=0.01)
+
+
+def test_last_states_that_noise_hides_do_not_narrow_limits():
+    """Two classes that people stay in, shrunk: how far tails are is not told by how far values seem."""
+    visits, values = np.full(8, 2e3), np.array([0.5] * 4 + [-0.3] * 4)
+    going = np.kron(np.eye(2), np.full((4, 4), 0.25))
+    sums = stage(visits, values, deviation=60.0, within=0.01, discounts=0.7)
+    sums = sums._replace(returns=sums.returns - 0.7 * visits * (going @ values))
+    earlier = NOTHING._replace(tail=Estimate(0.0, 1e-2), discount=Estimate(0.7, 1e-6))
+    noisy, none = (
+        fitted_values(sums._replace(ends=ends), WHOLE, WHOLE, earlier, Lost()).deviation
+        for ends in (0.7 * (visits[:, None] * going).T, np.zeros((0, 0)))
+    )
+    assert np.all(noisy > none)
+    assert np.min(none) > 0.9 * np.max(none)
+
+
+def tails(cut, deviation, *, told):
+    """Deviations and biases of four states' values by tails with one discount, whose mean has a variance of .04."""
+    ends = np.full((4, 4), 250.0 * cut) if told else np.zeros((0, 0))
+    sums = stage([1000.0] * 4, [0.0] * 4, deviation=deviation, discounts=cut)._replace(ends=ends)
+    known = _Tails.of(sums, sums.discounts, sums.counts, np.full(4, True))
+    none, cuts = np.zeros(4), (np.ones(4), np.full(4, cut), np.zeros(4))
+    onward = known.onward(none, Estimate(0.0, 0.04), 0.0, 1.0)
+    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none), (2.0, 2.0))
+
+
+def test_the_error_of_one_tail_is_in_the_values_of_all_states_that_are_filled_with_it():
+    for cut in (0.0, 0.2, 0.5):
+        deviations, biases = tails(cut, 1.0, told=False)
+        assert deviations == pytest.approx(np.full(4, 0.2 * cut))
+        assert biases == pytest.approx(np.zeros(4), abs=1e-9)
+        assert tails(cut, 1.0, told=True)[0] == pytest.approx(np.zeros(4))
+
+
+def test_tails_with_large_discounts_are_known_only_where_last_states_are_told_well():
+    """The noise in all of a state's discounts by last state is 4 sqrt(4) of the deviation, of a thousand visits."""
+    assert tails(0.8, 1.0, told=True)[1] == pytest.approx(np.zeros(4), abs=1e-9)
+    for deviation, told in ((1.0, False), (30.0, True)):
+        assert tails(0.8, deviation, told=told)[1] == pytest.approx(np.full(4, 0.8 * 2.0))
+    assert tails(0.92, 0.1, told=True)[1] == pytest.approx(np.full(4, 0.92 * 2.0))
 
 
 def test_no_matrix_of_states_is_formed_where_last_states_are_not_told():
