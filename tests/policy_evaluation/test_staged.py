@@ -283,6 +283,23 @@ def test_few_counts_beyond_the_range_are_taken_for_noise():
     assert _people_outside(np.array([0.0, 0.0, 0.0, 40.0]), 10.0)[-1] == (50.0, math.inf)
 
 
+@pytest.mark.parametrize(("noise", "bins"), [(0.1, 8), (0.0, 0)])
+def test_limits_count_returns_that_noise_may_hide_beyond_the_reach(noise, bins):
+    """All are in the fourth of twelve bins as released: eight beyond it may have people, a half-octave farther each."""
+    mechanism = staged("not cut")
+    steps = mechanism._reach(mechanism._parts[2], 0.0, 0, noise, MANY)
+    query = next(steps)
+    counts = np.zeros(query.statistic(walks_at_random(np.random.default_rng(0), 3)).shape)
+    counts[0, 3] = MANY
+    with pytest.raises(StopIteration) as last:
+        steps.send(SimpleNamespace(values={"sum": counts}))
+    reach, lost = last.value.value
+    assert reach == pytest.approx(mechanism.returns.half * 2.0 ** (-0.5 * bins))
+    beyond = 2.0 ** (0.5 * np.arange(1, bins + 1)) - 1.0
+    assert lost.hidden == pytest.approx(query.mechanism.deviation * np.linalg.norm(beyond))
+    assert lost.returns == 0.0
+
+
 @pytest.mark.slow
 def test_limits_of_many_chains_hold(monkeypatch):
     """Of 20 fits a cell: in 93% or more of the states. Hardly any fit warns without a reason, and most with one do."""
