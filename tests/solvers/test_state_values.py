@@ -245,10 +245,11 @@ def test_limits_of_a_quotient_reach_all_values_that_noise_does_not_exclude():
         assert found == pytest.approx(np.max(np.where(possible, far, 0.0), axis=1), abs=2e-4)
 
 
+@pytest.mark.parametrize("value", [0.02, -0.02])
 @pytest.mark.parametrize(("hidden", "end"), [(10.0, 1.0), (20.0, 1.5), (1000.0, 2.0)])
-def test_returns_that_noise_hides_beyond_the_reach_are_in_limits_of_rare_states(hidden, end):
+def test_returns_that_noise_hides_beyond_the_reach_are_in_limits_of_rare_states(hidden, end, value):
     """Of a state without visits limits are the reach, more by what is hidden, and no more than the range."""
-    sums = stage([9000.0] * 10 + [70.0, 0.0], np.full(12, 0.02), deviation=20.0, within=0.01)
+    sums = stage([9000.0] * 10 + [70.0, 0.0], np.full(12, value), deviation=20.0, within=0.01)
     found, plain = (fitted_values(sums, LIMITS, (-2.0, 2.0), NOTHING, one) for one in (Lost(hidden=hidden), Lost()))
     assert 1.96 * found.deviation[11] == pytest.approx(end + abs(found.pooled + found.above[11]), rel=1e-4)
     assert 1.96 * found.deviation[10] > 1.96 * plain.deviation[10] + 0.9 * min(hidden / 70.0, 1.0)
