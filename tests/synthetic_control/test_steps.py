@@ -16,7 +16,7 @@ from dpfast.privacy.composition import keeps_to
 from dpfast.releases.mechanism import NoisySum, release, run
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.sizes import HalfOctaves
-from dpfast.synthetic_control.mechanism import DonorRows, sum_donors
+from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, sum_donors
 from dpfast.synthetic_control.steps import (
     Donors,
     DonorSteps,
@@ -510,3 +510,14 @@ def test_costs_of_noise_in_sums_of_restored_donors():
 
     assert costs["n"] == pytest.approx(np.mean(missed(n=1.0) ** 2))
     assert costs["y"] == pytest.approx(missed(y=np.eye(3)[0])[0] ** 2)
+
+
+def test_of_what_is_hidden_a_part_counts_as_missed():
+    """All of it is no prediction's error: some is noise. None of it is none either."""
+    (rows,) = DonorRows(0.0, 1.0, N_PRE, N_POST).ways(None, None)
+    section, seen = CrossSection.calibrate(Privacy(1.0, 1e-6), rows), np.array([1e12])
+    assert section.expected_error(seen, 0.0) == pytest.approx(0.0, abs=1e-6)
+    errors = [section.expected_error(seen, 0.0, hidden) for hidden in 1e12 * np.array([0.1, 1.0, 10.0])]
+    # Of all that is hidden these would be the roots of 1/11, 1/2 and 10/11.
+    assert np.all(np.square(errors) < 0.6 * np.array([1 / 11, 1 / 2, 10 / 11]))
+    assert np.all(np.square(errors) > 0.3 * np.array([1 / 11, 1 / 2, 10 / 11]))

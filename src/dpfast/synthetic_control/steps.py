@@ -167,7 +167,7 @@ class Solution(NamedTuple):
     def error(self) -> float:
         """The root mean squared error that is to be expected of a prediction, relative to the signal, from releases.
 
-        For a target like the donors: the part of X'X below the noise, by its trace, is missed.
+        For a target like the donors: of X'X below the noise, by its trace, a part is missed.
         """
         seen = DenoisedMoments.of(self.xx, self.section.off_diagonal).values
         hidden = max(float(np.trace(self.xx)) - float(np.sum(seen)), 0.0)
