@@ -521,3 +521,22 @@ def test_of_what_is_hidden_a_part_counts_as_missed():
     # Of all that is hidden these would be the roots of 1/11, 1/2 and 10/11.
     assert np.all(np.square(errors) < 0.6 * np.array([1 / 11, 1 / 2, 10 / 11]))
     assert np.all(np.square(errors) > 0.3 * np.array([1 / 11, 1 / 2, 10 / 11]))
+
+
+def test_a_plan_draws_anew_each_time_and_leaves_out_the_worst():
+    """The first draw alone is never nearer than the better one of two, and many draws are not all the same."""
+    errors = np.array([[steps_of(n=400).planned(400, near(60, k), draws)[1] for draws in (1, 2, 4)] for k in range(8)])
+    assert np.all(errors[:, 1] <= errors[:, 0])
+    assert np.any(errors[:, 1] < errors[:, 0])
+    assert np.all(errors[:, 2] != errors[:, 0])
+
+
+def test_a_plan_for_donors_of_nothing_but_noise_counts_part_of_it_as_signal():
+    steps = steps_of(n=1000, center=None, row_bound=None)
+    assert 0.2 < steps.planned(1000, panel(300))[1] < 0.5
+
+
+@pytest.mark.parametrize(("nonnegative", "least"), [(False, -1.0), (True, 0.0)])
+def test_donors_that_are_made_up_are_within_the_range(nonnegative, least):
+    made = steps_of(nonnegative=nonnegative).guessed(1.0, 1.0, 4.0)
+    assert np.all((made >= least) & (made <= 1.0))
