@@ -145,15 +145,14 @@ class DenoisedMoments:
     def hidden(self, paths: FloatArray, turning: float = 1.0) -> FloatArray:
         """Return the norm of columns in hidden directions, beyond chance and the noise of the columns themselves.
 
-        Rotation by noise explains a part outside of the directions above the noise, up to the 25% limit of a
-        chi-squared variable. With the 75% limit intervals of 90% held below .85 in 4% of 240 cells of eight kinds of
-        panels, those where a factor is just below the noise, and .78 at worst; with this one in .4%, and .83. Noise of
-        a column itself explains a share of 2% of its norm. `turning` is the variance of the rotating noise, in units of
-        that off the diagonal.
+        Rotation by noise explains a part outside of the directions above the noise, up to the 75% limit of a
+        chi-squared variable. With the 95% limit, intervals of 90% hold .6 to .8 where a factor is just below the noise.
+        Noise of a column itself explains a share of 2% of its norm. `turning` is the variance of the rotating noise, in
+        units of that off the diagonal.
         """
         others = max(len(paths) - len(self.values), 1)
         outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
-        by_chance = turning * self.turned(paths) * (chdtri(others, 0.75) / others)
+        by_chance = turning * self.turned(paths) * (chdtri(others, 0.25) / others)
         explained = by_chance + _OWN_SHARE**2 * np.sum(paths**2, axis=0)
         return np.asarray(np.sqrt(np.maximum(outside - explained, 0.0)))
 

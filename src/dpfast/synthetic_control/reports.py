@@ -308,10 +308,10 @@ class TargetReports(PrivateEstimator):
         If lambda/2 is below `noise_floor_`, the prediction without noise may depend on directions of the panel hidden
         in the noise. If no direction clearly exceeds the noise, the limits are those of a ratio with a noisy
         denominator (Fieller 1954, in the references of the class). A target may visibly have a component in hidden
-        directions: more than chance exceeds three times in four, and more than 2% of its norm. Then its limits are
-        wider. They include the ratio's limits for this component, and its largest contribution if hidden directions are
-        no larger after the intervention than before. A smaller component is neither detected nor covered. At a ridge of
-        at least twice that floor no direction is hidden.
+        directions: more than expected by chance, and more than 2% of its norm. Then its limits are wider. They include
+        the ratio's limits for this component, and its largest contribution if hidden directions are no larger after the
+        intervention than before. A smaller component is neither detected nor covered. At a ridge of at least twice that
+        floor no direction is hidden.
 
         With "output" they cover at least `level`. The effect of noise in the weights depends on the donors' later
         outcomes. These are private, and assumed to be at the ends of the range. (With one or two donors and Gaussian
