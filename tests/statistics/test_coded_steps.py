@@ -10,6 +10,7 @@ import pytest
 from neighbours import climb
 
 from dpfast import io
+from dpfast.kernels import residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoint
 from dpfast.statistics import residuals
 from dpfast.statistics.coded import PairTables
@@ -153,6 +154,16 @@ def test_tables_of_other_layouts_add_to_the_same_sums():
     np.testing.assert_array_equal(residual_sizes(io.open_table(blocks), step, (-8, 8)), sum(sizes))
 
 
+@pytest.mark.parametrize("link", ["identity", "huber"])
+def test_what_is_kept_of_rows_with_codes_sums_for_the_next_step_as_if_it_were_new(link):
+    rng, kept = np.random.default_rng(11), []
+    step, (block, y) = step_of(rng, link=link), block_of(rng, 60)
+    codes, columns = (block, y), (np.asarray(block), y)
+    for clip, blocks in ((3.0, [codes]), (0.2, [codes, columns]), (7.0, [columns]), (0.1, [columns, codes])):
+        step, table = step.at(rng.normal(size=step.theta.shape)), io.open_table(blocks)
+        assert residual_sums(table, step, clip, kept=kept) == residual_sums(table, step, clip)
+
+
 def pairs_of(step, layout=LAYOUT):
     tables = coded_tables(step, layout)
     return None if tables is None else tables.pairs
@@ -192,11 +203,17 @@ def test_sums_are_taken_before_they_are_full():
         return np.ones((len(tables.pairs.of_slots), 2)), np.zeros((2, 2), np.int64), np.zeros((2, 2), np.uint64), 0
 
     thread.begin_coded(tables)
-    thread.coded = SimpleNamespace(room=50, take=take)
-    thread.make_room(50)
+    thread.coded = SimpleNamespace(room=50, take=take, add=lambda *rows: rows[-1].fill(0) or residual_step.ADDED)
+    (block, y), add = block_of(np.random.default_rng(10), 51), residuals._add_rows
+    assert add(block, y, tables, thread, 0, 50) == residual_step.ADDED
     assert not taken
-    thread.make_room(51)
+    assert add(block, y, tables, thread, 0, 51) == residual_step.ADDED
     assert taken
+    asked, kernel = [], SimpleNamespace(room=50, add=lambda *_: residual_step.ADDED)
+    part = SimpleNamespace(kernel=kernel, coded=None, make_room=asked.append)
+    for stop in (50, 51):
+        assert add(np.asarray(block), y, None, part, 0, stop) == residual_step.ADDED
+    assert asked == [51]
 
 
 def test_totals_are_the_products_with_v_in_integers():
