@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, noise
+from dpfast.convex_erm import classifier as classifier_module
 from dpfast.convex_erm.calibration import zero_of
 from dpfast.convex_erm.mechanism import Calibrated
 from dpfast.privacy import UtilityWarning, gaussian_delta, gaussian_mu, keeps_to
@@ -90,6 +91,28 @@ def test_noise_of_counts_hides_one_cell_or_two_of_each_histogram(adjacency, meth
     else:
         assert counts.privacy.delta == 0.0
         assert counts.scales["sum"] == pytest.approx(math.sqrt(2.0) * moved / counts.privacy.epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_counts_of_classes_are_taken_for_those_of_the_table(adjacency, classes, monkeypatch):
+    """In rows, six deviations or less off; how many there are is taken from counts where it is private."""
+    seen, calibrated = [], classifier_module.calibrated_log_odds
+
+    def see(*args, **options):
+        seen.append(args[3])
+        return calibrated(*args, **options)
+
+    monkeypatch.setattr(classifier_module, "calibrated_log_odds", see)
+    X, y = table(3_000, offset=2.0, classes=classes)
+    for weights in ({}, {"class_weight": {0: 0.5, 1: 1.0}}):
+        options = {"classes": range(classes), "adjacency": adjacency, "method": "gradient", **weights}
+        model = quietly(classifier(20.0, **options), X, y)
+        found, further = seen.pop(), 0.625 if classes == 2 else 1.0
+        assert found.deviation == pytest.approx(model.releases_[-1].scales["sum"] / further)
+        rows = np.bincount(y) * np.array([0.5 if weights else 1.0, 1.0, 1.0])[:classes]
+        assert np.abs(found.counts - rows).max() < 6.0 * found.deviation < 30.0
+        assert found.n_rows == (3_000 if adjacency == "replace_one" and not weights else None)
 
 
 @pytest.mark.parametrize(("method", "delta"), METHODS)
