@@ -308,3 +308,15 @@ def test_limits_of_weighted_rows_hold(adjacency, several):
             held.setdefault(key, []).append(row["low"] - 1e-3 <= value <= row["high"] + 1e-3)
     # 95% limits of 40: fewer than 31 hold with probability 3e-5.
     assert min(map(sum, held.values())) >= 31, held
+
+
+def test_limits_hold_the_estimate_whatever_the_noise():
+    """Noise may leave fewer people than none; without it just so many may be below an end as at a quantile."""
+    for n, epsilon, weight in ((2, math.inf, 1.0), (10, math.inf, 1e-300), (2, 0.1, 1.0), (10, 1.0, 1e-300)):
+        for seed in range(6):
+            options = {"sample_weight": np.full(n, weight), "max_weight": 1.0, "random_state": seed}
+            described = describe(people(n, seed), COLUMNS, epsilon, 1e-6, adjacency="add_remove", **options)
+            for level, target in ((0.5, "population"), (0.95, "table")):
+                summary = described.summary(level=level, target=target)
+                assert np.all(summary["low"] <= summary["estimate"] * (1.0 + 1e-12))
+                assert np.all(summary["estimate"] <= summary["high"] * (1.0 + 1e-12))

@@ -84,7 +84,8 @@ class _Ratio(NamedTuple):
         numerator = min(max(self.numerator, ends[0]), ends[1])
         terms = numerator, self.denominator, v0 + s0, v2 - s1, v1 - s1 / 2.0
         found = NoisyRatio(*map(np.asarray, terms)).limits(reach, np.asarray(self.low), np.asarray(self.high))
-        return float(found[0]), float(found[1])
+        # Beside a number of people below 0 the estimate may be none of them.
+        return min(float(found[0]), self.estimate), max(float(found[1]), self.estimate)
 
 
 @dataclass(frozen=True, repr=False)
@@ -300,9 +301,8 @@ class Description:
             ratio = self._ratio(place, weights, present, of_population)
             variance = ratio.variance(quantile)
             difference = ratio.numerator - quantile * ratio.denominator
-            apart[end] = np.sign(difference) * np.inf if variance <= 0.0 else difference / math.sqrt(variance)
-        # Without noise, an end that has just so many people below is the quantile.
-        apart = np.nan_to_num(apart, posinf=np.inf, neginf=-np.inf)
+            # Without noise, an end that has just so many people below is the quantile.
+            apart[end] = difference and difference * (math.inf if variance <= 0.0 else 1.0 / math.sqrt(variance))
         first = int(np.argmin(np.append(apart < -reach, False)))
         last = int(np.argmin(np.append(apart[::-1] > reach, False)))
         return float(edges[first]), float(edges[n_bins - last])
