@@ -136,9 +136,14 @@ def test_draws_about_integers_are_split_drawn_and_joined(n, shift):
 
 def test_draws_about_integers_are_left_to_others_where_one_is_undecided_or_leaves_128_bits():
     def is_done(integer, shift, margin, offset_up=True):
-        exact, words = FixedPoint.from_integers([0] * 300 + [integer], 0), np.full(301, 2**62, np.uint64)
-        words |= np.uint64(0 if offset_up else 2**63)
-        return draw_about(exact.high, exact.low, words, shift, 1e6, margin, 0, np.empty(301))
+        words = np.full(301, 2**62, np.uint64) | np.uint64(0 if offset_up else 2**63)
+        # In the last block of draws, or in one before.
+        first, last = (
+            draw_about(exact.high, exact.low, words, shift, 1e6, margin, 0, np.empty(301))
+            for exact in (FixedPoint.from_integers(one, 0) for one in ([integer, *[0] * 300], [*[0] * 300, integer]))
+        )
+        assert first == last
+        return first
 
     assert is_done(2**126, 1, 0.0)
     assert not is_done(2**126, 1, 0.5)

@@ -11,8 +11,8 @@ from scipy import stats
 
 from dpfast.kernels.columns import FixedPoint
 from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table, split_cells, vector_level
-from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, grid_for_scales, laplace
-from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, release
+from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, grid_for_scales, laplace, samplers
+from dpfast.noise.samplers import _GAUSSIAN, GaussianLaw, LaplaceLaw, release
 
 LAWS = {"gaussian": GaussianLaw(), "laplace": LaplaceLaw()}
 LEVELS = [level for level in (0, 1, 2) if vector_level(level) == level]
@@ -140,6 +140,23 @@ def test_draws_at_once_are_those_of_one_step_after_the_other(exponent, shape, gr
     at_once = gaussian(700.0, shape, SeededSource(6), center=center, grid=grid)
     stepwise = release(GaussianLaw(), 700.0, shape, SeededSource(6), center=center, grid=grid)
     assert np.array_equal(at_once, stepwise)
+
+
+@pytest.mark.parametrize("draw", [gaussian, laplace])
+def test_draws_about_integers_are_those_about_doubles(draw):
+    integers = np.random.default_rng(5).integers(-(2**40), 2**40, size=300)
+    exact = FixedPoint.from_integers(integers, -20)
+    about_doubles = draw(700.0, (300,), SeededSource(6), center=exact.to_float64())
+    assert np.array_equal(draw(700.0, (300,), SeededSource(6), center=exact), about_doubles)
+
+
+def test_a_margin_of_a_cell_leaves_no_draw_about_integers_to_doubles(monkeypatch):
+    decided, decide = [], samplers.decide_offset
+    monkeypatch.setattr(samplers, "decide_offset", lambda word, *args: decided.append(word) or decide(word, *args))
+    center = FixedPoint.from_integers(np.arange(40), -20)
+    released = [release(_GAUSSIAN, 3.0, (40,), SeededSource(6), center=center, widening=one) for one in (0.0, 1.0)]
+    assert np.array_equal(*released)
+    assert len(decided) == 40
 
 
 def test_a_center_on_a_tie_moves_to_either_side():
