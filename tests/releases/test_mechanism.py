@@ -72,6 +72,17 @@ def test_a_statistic_that_fails_before_a_draw_costs_nothing():
     assert ledger.remaining.epsilon == 1.0
 
 
+def test_an_overflow_in_a_statistic_is_silent():
+    class Loud(Twice):
+        def stages(self):
+            noise = NoisySum.calibrate(PART, 1.0, (1,))
+            yield Query("one", noise, lambda data: total(int(np.isinf(data * np.float64(1e308)))))
+            return lambda: None
+
+    with np.errstate(all="raise"):
+        assert len(release(Loud(Privacy(1.0, 1e-5)), 10.0, SeededSource(1), "fit")) == 1
+
+
 def test_a_mechanism_within_another_keeps_its_noise_and_what_it_tells():
     mechanism = Twice(Privacy(1.0, 1e-5))
 
