@@ -215,6 +215,19 @@ def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
             assert sum(int(entry) ** 2 for entry in person.take()[0].flat) <= 1 << 80
 
 
+def test_what_is_taken_is_of_the_rows_since_the_last_time():
+    rng = np.random.default_rng(4)
+    step = step_of(rng, 5, 2, whitened=True, constant=False)
+    x, y = rows_of(rng, 80, 5, 2)
+    kernel, found = kernel_of(step, squares_limits=(2.0**22, 2.0**22, 1 << 40)), []
+    for rows in (slice(0, 40), slice(40, 80), slice(0, 40)):
+        assert kernel.add(x[rows], y[rows], None, 0, 40) == 0
+        found.append(kernel.take())
+    for first, last in zip(found[0], found[2], strict=True):
+        np.testing.assert_array_equal(first, last)
+    assert np.all(found[0][1] != found[1][1])
+
+
 def test_a_kernel_begins_anew_only_once_its_totals_are_taken():
     rng = np.random.default_rng(3)
     step = step_of(rng, 5, 2, whitened=True, constant=False)
