@@ -81,12 +81,17 @@ def each(names):
     return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in names]
 
 
+def one_law(name):
+    """Return a name with the other law, where a fit takes the one with less noise: the claim decides which."""
+    return name.replace("after objective, Gaussian", "after objective beside a delta, Laplace")
+
+
 @pytest.mark.slow
 def test_a_small_claim_leaves_nothing_out():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Of mostly noise.
-        names = {attack.name for attack in audit.all_attacks(Privacy(0.1, 1e-5))}
-    assert names == set(NAMES)
+        names = {one_law(attack.name) for attack in audit.all_attacks(Privacy(0.1, 1e-5))}
+    assert names == set(map(one_law, NAMES))
 
 
 @pytest.mark.parametrize("name", each(NAMES))
