@@ -5,7 +5,7 @@
 Tables have three correlated columns, a skewed one, an indicator that 2% have and one that 40% have; in half of them the
 model is wrong: what is sought then is what the loss finds in 1.6 million rows. Tables of counts have four columns, and
 rates about 0.8: alike, of 5% of the people 25 times as large, or times log-normal, gamma or two-point factors. No
-constant was chosen on any.
+constant was chosen on any, but for what a last step of counts may change (solvers/sandwich.py), on poisson and counts.
 """
 
 from __future__ import annotations

@@ -252,6 +252,24 @@ def test_errors_are_as_large_as_it_says_where_noise_spreads_the_spectrum_too(noi
     assert 0.8 < ratio < 1.4
 
 
+def test_a_direction_that_noise_hides_is_not_said_to_be_reached():
+    """Of the least of four, a hundredth is reached; said are .66. With the floor of steps it would be .85."""
+    x, y = table(n=2_000, condition=1_000.0)
+    exact, rng, noise = coordinates_of(x, NOISELESS, 1.0, constant=False), np.random.default_rng(8), 50.0
+    exact = replace(exact, whitening=np.eye(len(exact.xx)), xx=x.T @ x)
+    vectors, found, said = np.linalg.eigh(exact.xx)[1], [], []
+    sought = vectors.T @ least_squares(x, y, constant=False)
+    for _ in range(100):
+        upper = np.triu(noise * rng.normal(size=exact.xx.shape) * np.where(np.eye(len(exact.xx)), math.sqrt(2), 1.0))
+        coordinates = replace(exact, noise=noise, xx=exact.xx + upper + np.triu(upper, 1).T)
+        one = descended(coordinates, descent.steps(coordinates, len(x)), x, y)
+        found.append(np.mean(vectors.T @ one.theta / sought, axis=1))
+        said.append(np.mean(vectors.T @ one.reached @ vectors @ sought / sought, axis=1))
+    assert np.mean(found, axis=0)[0] < 0.05
+    assert np.mean(said, axis=0)[0] < 0.75
+    np.testing.assert_allclose(np.mean(said, axis=0)[2:], np.mean(found, axis=0)[2:], atol=0.05)
+
+
 @pytest.mark.parametrize("n_steps", [1, 7, 40])
 def test_plain_descent_says_how_far_noise_alone_takes_it(n_steps):
     coordinates = Coordinates.plain(np.zeros(5), 2.0, 1_000, constant=False)

@@ -65,7 +65,8 @@ def nobody(coordinates, outcomes):
 
 def found_at(theta, deviation=1e-3):
     size = len(theta)
-    return Found(theta, deviation**2 * np.eye(size), deviation**2 * np.eye(size), np.eye(size))
+    covariance = deviation**2 * np.eye(size)
+    return Found(theta, covariance, np.zeros((size, size)), covariance, np.eye(size))
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -507,7 +507,9 @@ class Fit:
         variance = None if residuals is None else residuals.variance
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
-            lost = descent.lost(evidence.xy, noise + np.mean(bias, axis=0), xx)
+            # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables.
+            released = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
+            lost = descent.lost(evidence.xy, released + np.mean(bias, axis=0), xx)
         # The progress of descent is unknown without X'X; beside weights the bias of clipping is without its release.
         if not coordinates.stands_out or (mechanism.has_constant and self.shares.excess == 0.0):
             unknown = np.full_like(solution.coef_std, np.nan)

@@ -233,6 +233,9 @@ _FIRST_RIDGE, _STEP_RIDGE, _LAST_RIDGE = 2.0, 4.0, 0.5
 _TURNS = 0.8
 # An eigenvalue near zero means that the true one is of the size of its noise, not that it is zero.
 _EIGENVALUE_FLOOR = 0.25
+# The same for limits: hidden directions are reached less than that says. Chosen on columns of five factors, and of a
+# decaying spectrum; lower ones hold no more.
+_FLOOR_OF_LIMITS = 0.075
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
 #: Most steps where every one of them reads a file, or asks an engine.
@@ -619,11 +622,12 @@ class Found(NamedTuple):
     """Result of the descent: coefficients (k, l) and their error estimates."""
 
     theta: FloatArray
-    #: Of a column, from noise in the steps' sums, where X'X is as released,
+    #: Of a column, from noise in the steps' sums, and from that in X'X, where X'X is as released.
     covariance: FloatArray
-    #: and of all noise, where it is not.
+    covariance_of_xx: FloatArray
+    #: Of both, where X'X is without what noise spreads its spectrum by.
     covariance_of_all: FloatArray
-    #: The part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
+    #: There, the part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
     reached: FloatArray
 
 
@@ -639,29 +643,30 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
         covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
-        return Found(theta, covariance, covariance, np.eye(len(theta)))
+        return Found(theta, covariance, np.zeros_like(covariance), covariance, np.eye(len(theta)))
     values, vectors = coordinates.spectrum
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
     size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
-    floor = _EIGENVALUE_FLOOR * coordinates.noise * math.sqrt(features)
-    missed, variances = _along_eigenvectors(position, how, size, last, np.maximum(values, floor))
-    # Noise in X'X spreads its spectrum, and multiplies the error of coefficients, equally in every step.
-    least = np.maximum(denoised_eigenvalues(values, coordinates.noise), floor)
-    not_reached, errors = _along_eigenvectors(position, how, size, last, least)
-    errors += ((1.0 - not_reached) / least * coordinates.noise) ** 2 * float(np.sum(errors))
+    edge = coordinates.noise * math.sqrt(features)
+    at_least = np.maximum(values, _EIGENVALUE_FLOOR * edge)
+    _, variances, of_xx = _along_eigenvectors(position, how, size, last, at_least, coordinates)
+    # Noise in X'X spreads its spectrum.
+    denoised = np.maximum(denoised_eigenvalues(values, coordinates.noise), _FLOOR_OF_LIMITS * edge)
+    missed, *errors = _along_eigenvectors(position, how, size, last, denoised, coordinates)
     return Found(
         theta + (vectors * last) @ (vectors.T @ sums),
         (vectors * variances) @ vectors.T,
-        (vectors * errors) @ vectors.T,
+        (vectors * of_xx) @ vectors.T,
+        (vectors * sum(errors)) @ vectors.T,
         (vectors * (1.0 - missed)) @ vectors.T,
     )
 
 
 def _along_eigenvectors(
-    position: Position, how: Steps, size: FloatArray, last: FloatArray, values: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return which part of a distance is left, and variances by the steps' noise, where X'X has these values."""
+    position: Position, how: Steps, size: FloatArray, last: FloatArray, values: FloatArray, coordinates: Coordinates
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return which part of a distance is left, and variances by noise in steps and in X'X, if this has these values."""
     weights = position.weights(how)
     kept_of_step, by_noise = 1.0 - size * values, (1.0 - last * values) * size
     missed, later, sums_later = np.zeros(len(values)), np.zeros(len(values)), []
@@ -671,7 +676,9 @@ def _along_eigenvectors(
         later = weights[number] + kept_of_step * later
     of_noise = by_noise * np.array(sums_later) + last * weights[::-1, None]
     variances = np.add.accumulate((of_noise * np.array(position.deviations)[::-1, None]) ** 2)[-1]
-    return missed * (1.0 - last * values), variances
+    missed *= 1.0 - last * values
+    # Noise in X'X multiplies the error of coefficients, equally in every step.
+    return missed, variances, ((1.0 - missed) / values * coordinates.noise) ** 2 * float(np.sum(variances))
 
 
 def found_of_few(position: Position, how: Steps, people: float) -> Found:
@@ -688,7 +695,8 @@ def found_of_few(position: Position, how: Steps, people: float) -> Found:
         precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
         walked, drawn = float(walk[0, 0]) * _walked(position, how), 1.0 / (precision * (_MOVING * people) ** 2)
         theta, variance = position.thetas / precision, walked * drawn / max(walked + drawn, _TINY)
-    return Found(theta, variance * np.eye(size), variance * np.eye(size), np.eye(size))
+    covariance = variance * np.eye(size)
+    return Found(theta, covariance, np.zeros((size, size)), covariance, np.eye(size))
 
 
 def _walked(position: Position, how: Steps) -> float:
