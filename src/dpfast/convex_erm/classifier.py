@@ -168,6 +168,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         over people, and the deviation of the noise in it.
     bound_x_ : float
         The bound found, if it is "private".
+    caution_ : str
+        With a bound of rows that is found: why columns need limits of their own, as `fit` warned, or empty.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 

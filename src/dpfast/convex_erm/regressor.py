@@ -123,6 +123,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     bound_x_, bound_y_ : float
         The bounds found, if they are "private", or smaller than declared. For counts without noise, the largest or the
         declared bound.
+    caution_ : str
+        With a bound of rows that is found: why columns need limits of their own, as `fit` warned, or empty.
     releases_, privacy_spent_, n_features_in_, feature_names_in_
         As for every estimator.
 

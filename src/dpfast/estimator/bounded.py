@@ -269,6 +269,7 @@ class BoundedEstimator(PrivateEstimator):
 
     #: Where they are "private": what was found.
     bound_x_: float
+    caution_: str
     bound_y_: float | FloatArray
     box_x_: FloatArray
 
@@ -396,8 +397,8 @@ class BoundedEstimator(PrivateEstimator):
             if one is not None
         }
         is_long = found.rows is not None and found.rows > _LONG * math.sqrt(table.n_features)
-        if found.are_certain and is_long and getattr(self, "box_x", None) is None:
-            attributes["caution_"] = _UNLIKE_UNITS.format(found.rows)
+        seem_unlike = found.are_certain and is_long and getattr(self, "box_x", None) is None
+        attributes["caution_"] = _UNLIKE_UNITS.format(found.rows) if seem_unlike else ""
         used = named | {"box_x": found.usable_box}
         bounds = {name: one for name, one in used.items() if one is not None}
         return Prepared(self._with(bounds), rest, (release,), attributes, "" if found.are_certain else caution)

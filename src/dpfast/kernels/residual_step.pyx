@@ -200,8 +200,6 @@ cdef class ResidualRows:
         self.step.theta, self.step.beyond = &self.theta[0, 0], beyond
         self.theta_ends = _ends(self.theta)
         self.step.theta_ends = &self.theta_ends[0]
-        if self.step.whitening == NULL:
-            self.step.ends = self.step.theta_ends
 
     cdef double* _doubles(self, Py_ssize_t n):
         """Zeros that start on a cache line, in memory kept as long as this."""

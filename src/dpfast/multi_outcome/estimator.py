@@ -185,6 +185,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         Residual steps that were made.
     bound_x_, bound_y_, box_x_ : float, float or ndarray of shape (n_outcomes,), and ndarray of shape (2, n_features)
         The bounds found, if they are "private"; of several outcomes one each, as `bound_y` says.
+    caution_ : str
+        With a bound of rows that is found: why columns need limits of their own, as `fit` warned, or empty.
     outcome_names_in_ : ndarray of str
         Names of the outcomes, where Y has any.
     releases_, privacy_spent_, n_features_in_, feature_names_in_

@@ -140,6 +140,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         The intercept; 0 without one.
     bound_x_, bound_y_ : float
         The bounds found, if they are "private".
+    caution_ : str
+        With a bound of rows that is found: why columns need limits of their own, as `fit` warned, or empty.
     releases_ : tuple of Release
         All releases: counts of people by size, for a "private" bound; the choice (with the noisy votes, for
         "sample_aggregate"); then the coefficients. For "pursuit" the stages of every round, then those of the fit:
