@@ -442,7 +442,7 @@ def test_a_fit_by_descent_is_saved_and_solved_from_its_releases_alone(tmp_path):
     np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
     found = {name for name in vars(model) if name not in model.get_params()}
     kept = {"coef_", "intercept_", "method_", "ridge_", "releases_", "privacy_spent_", "n_features_in_", "_n_public"}
-    assert found == kept | {"bound_y_", "_weighted"}
+    assert found == kept | {"bound_y_", "caution_", "_weighted"}
 
 
 def models():
