@@ -80,15 +80,15 @@ def gram_sums(n, d, m=0, dtype=np.float64, spread=0.5, apart=False, share=1.0, u
     return held
 
 
-@case("mapped_gram: 20 columns apart", 4000, 20)
-@case("mapped_gram: 20 columns and 5 outcomes", 4000, 20, 5)
+@case("row_maps: summed, 20 columns apart", 4000, 20)
+@case("row_maps: summed, 20 columns and 5 outcomes", 4000, 20, 5)
 def mapped_sums(n, d, m=0):
     rng = np.random.default_rng(0)
     x, y = (kernels.columns.ColumnBlock(rng.uniform(-1.0, 1.0, (k, n))) if k else None for k in (d, m))
     limits = {"low": np.full(1, -0.9), "high": np.full(1, 0.9)}
     of_x, of_y = (kernels.row_maps.RowMapKernel(k, **limits) if k else None for k in (d, m))
     sums = kernels.gram.GramSums(*tables(d, m), block_rows=64, use_blas=False, with_sums=True)
-    return taken(sums, lambda: kernels.mapped_gram.add_mapped(sums, of_x, of_y, x, y, None, 0, n), d, m)
+    return taken(sums, lambda: kernels.row_maps.add_mapped(sums, of_x, of_y, x, y, None, 0, n), d, m)
 
 
 def coded_block(n, p, n_categories, n_levels):
@@ -143,17 +143,17 @@ def gram_totals(use):
     return lambda: use(totals)
 
 
-@case("person_gram: no block clipped", 2.0)
-@case("person_gram: all blocks clipped", 0.5)
-@case("person_gram: all blocks clipped, long", 0.5, n=1600, n_each=200)
-@case("person_gram: no bound on blocks", None)
+@case("people: no block clipped", 2.0)
+@case("people: all blocks clipped", 0.5)
+@case("people: all blocks clipped, long", 0.5, n=1600, n_each=200)
+@case("people: no bound on blocks", None)
 def person_sums(share, n=4000, n_each=10, d=20, m=5):
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-1.0, 1.0, (n, d)), rng.uniform(-1.0, 1.0, (n, m))
     typical = float(np.linalg.norm(x[:n_each].T @ x[:n_each]))
     unit = PersonUnit.checked(n_each, None if share is None else share * typical, None, math.sqrt(d), math.sqrt(m))
     limits = block_limits(unit, tables(d, m))
-    sums = kernels.person_gram.PersonSums(
+    sums = kernels.people.PersonSums(
         *tables(d, m), bounds_xx=limits.xx, bounds_xy=limits.xy, safe_rows=limits.safe_rows, block_rows=256
     )
     offsets = np.arange(0, n + 1, n_each)
@@ -199,76 +199,76 @@ def bad_steps():
     return lambda: kernels.first_visits.first_bad_step(walks.states, walks.rewards, walks.n_states, 1e200)
 
 
-@case("diagonal_moments: no bounds", math.inf)
-@case("diagonal_moments: half clipped", 2.0**16)
+@case("first_visits: diagonal moments, no bounds", math.inf)
+@case("first_visits: diagonal moments, half clipped", 2.0**16)
 def diagonal(bound):
     walks = Walks(1000)
     (visited, units, ends), call = listed(walks)
     call()
     weights = np.random.default_rng(0).integers(0, 2**14, 1000).astype(np.float64)
     totals = np.zeros((1000, 2), np.int64)
-    return lambda: kernels.diagonal_moments.add_diagonal(
+    return lambda: kernels.first_visits.add_diagonal(
         visited, units, ends, len(ends), weights, 2.0**-20, bound, bound, totals
     )
 
 
-@case("inverse_squares")
+@case("first_visits: inverse squares")
 def squares():
     rng = np.random.default_rng(0)
     weights, counts = rng.random(100_000), rng.integers(0, 10_000, 100_000).astype(np.float64)
-    return lambda: kernels.inverse_squares.sum_inverse_squares(weights, counts, 100.0)
+    return lambda: kernels.first_visits.sum_inverse_squares(weights, counts, 100.0)
 
 
 def words(n):
     return np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64, endpoint=False)
 
 
-@case("gaussian_noise: no centre")
-@case("gaussian_noise: about a centre", centre=True)
+@case("draws: Gaussian, no centre")
+@case("draws: Gaussian, about a centre", centre=True)
 def offsets(centre=False, n=100_000):
     fractions = np.random.default_rng(0).uniform(-0.5, 0.5, n) if centre else None
     drawn, ambiguous, bits = np.empty(n), np.empty(n, np.intp), words(n)
-    return lambda: kernels.gaussian_noise.gaussian_offsets(bits, fractions, 2.0**24, 2.0**-18, drawn, ambiguous)
+    return lambda: kernels.draws.gaussian_offsets(bits, fractions, 2.0**24, 2.0**-18, drawn, ambiguous)
 
 
-@case("gaussian_noise: cells split", "split")
-@case("gaussian_noise: cells joined", "join")
-@case("gaussian_noise: cells joined about nothing", "offsets")
+@case("draws: cells split", "split")
+@case("draws: cells joined", "join")
+@case("draws: cells joined about nothing", "offsets")
 def cells(which, n=200_000):
     values, nearest, fractions = np.random.default_rng(0).normal(size=n), np.empty(n), np.empty(n)
-    kernels.gaussian_noise.split_cells(values, 2.0**-20, nearest, fractions)
+    kernels.draws.split_cells(values, 2.0**-20, nearest, fractions)
     return {
-        "split": lambda: kernels.gaussian_noise.split_cells(values, 2.0**-20, nearest, fractions),
-        "join": lambda: kernels.gaussian_noise.join_cells(nearest, fractions, 2.0**-20, values),
-        "offsets": lambda: kernels.gaussian_noise.join_cells(None, fractions, 2.0**-20, values),
+        "split": lambda: kernels.draws.split_cells(values, 2.0**-20, nearest, fractions),
+        "join": lambda: kernels.draws.join_cells(nearest, fractions, 2.0**-20, values),
+        "offsets": lambda: kernels.draws.join_cells(None, fractions, 2.0**-20, values),
     }[which]
 
 
-@case("discrete_noise: scale 1", 1.0)
-@case("discrete_noise: scale 2^30", 2.0**30)
+@case("draws: discrete, scale 1", 1.0)
+@case("draws: discrete, scale 2^30", 2.0**30)
 def discrete(scale, n=50_000):
     table, bits, draws = column_table(scale), words(4 * n), np.zeros(n, np.int64)
-    return lambda: kernels.discrete_noise.discrete_gaussian(
+    return lambda: kernels.draws.discrete_gaussian(
         table.thresholds, table.sure, table.guide, 12, table.shift, scale, 2.0**-46, bits, 0, draws
     )
 
 
-@case("sampling: drawn")
+@case("draws: subset drawn")
 def inserted(n_total=200_000):
     largest, bits = (1 << 64) // n_total * n_total - 1, words(n_total // 2)
 
     def call():
         bitmap = np.zeros(n_total // 64, np.uint64)
-        kernels.sampling.insert(bits.copy(), n_total, largest, bitmap, n_total // 4)
+        kernels.draws.insert(bits.copy(), n_total, largest, bitmap, n_total // 4)
 
     return call
 
 
-@case("sampling: listed")
+@case("draws: subset listed")
 def selected(n_total=400_000):
     bitmap = words(n_total // 64)
     out = np.empty(sum(int(word).bit_count() for word in bitmap), np.int64)
-    return lambda: kernels.sampling.selected(bitmap, n_total, False, out)
+    return lambda: kernels.draws.selected(bitmap, n_total, False, out)
 
 
 @case("normal: delta", "gaussian_delta")
@@ -306,16 +306,16 @@ def limbs(which, n=200_000):
     }[which]
 
 
-@case("secular: 10 terms", 1000, 10)
-@case("secular: 200 terms", 50, 200)
+@case("projections: quadratics of 10 terms", 1000, 10)
+@case("projections: quadratics of 200 terms", 50, 200)
 def quadratics(n, p):
     rng = np.random.default_rng(0)
     eigenvalues, coefficients = rng.random((n, p)), rng.normal(size=(n, p))
     out = np.zeros((n, p)), np.zeros(n)
-    return lambda: kernels.secular.solve_quadratics(eigenvalues, coefficients, np.ones(1), True, 0, n, *out)
+    return lambda: kernels.projections.solve_quadratics(eigenvalues, coefficients, np.ones(1), True, 0, n, *out)
 
 
-@case("projections")
+@case("projections: onto an L1 ball")
 def projected(n=200, p=1000):
     points, out, kept = np.random.default_rng(0).normal(size=(n, p)), np.empty((n, p)), np.empty(p)
     return lambda: kernels.projections.project(points, 5.0, 0, n, kept, out)
@@ -521,20 +521,20 @@ def codes(which, n=4000, d=20):
     }[which]
 
 
-@case("owners: numbered by value", "number", True)
-@case("owners: numbered by hash", "number", False)
-@case("owners: their rows", "rows", True)
-@case("owners: their first rows", "first", True)
+@case("people: numbered by value", "number", True)
+@case("people: numbered by hash", "number", False)
+@case("people: their rows", "rows", True)
+@case("people: their first rows", "first", True)
 def rows_of_owners(which, narrow, n=50_000, n_owners=5_000):
     ids = np.random.default_rng(0).integers(0, n_owners, n)
     ids, numbers = ids if narrow else ids * 2**40, np.empty(n, np.int64)
-    counts, _ = kernels.owners.number_of_each(ids, 0, n_owners if narrow else 0, numbers)
+    counts, _ = kernels.people.number_of_each(ids, 0, n_owners if narrow else 0, numbers)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     order, chosen = np.empty(n, np.int64), np.zeros(n, np.uint8)
     return {
-        "number": lambda: kernels.owners.number_of_each(ids, 0, n_owners if narrow else 0, numbers),
-        "rows": lambda: kernels.owners.rows_of_each(numbers, offsets, order),
-        "first": lambda: kernels.owners.first_of_each(numbers, len(counts), 5, chosen),
+        "number": lambda: kernels.people.number_of_each(ids, 0, n_owners if narrow else 0, numbers),
+        "rows": lambda: kernels.people.rows_of_each(numbers, offsets, order),
+        "first": lambda: kernels.people.first_of_each(numbers, len(counts), 5, chosen),
     }[which]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from benchmarks.timing import median_ratio, seconds
-from dpfast.kernels.secular import solve_quadratics
+from dpfast.kernels.projections import solve_quadratics
 from dpfast.privacy import gaussian_scale
 from dpfast.solvers import LabelFactor, quadratic_over_ball, quadratic_over_sphere
 from dpfast.solvers.projection import ball_multiplier

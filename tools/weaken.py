@@ -64,7 +64,7 @@ SPARED += " releases/printed.py attack/turned_rows.py *__.py _version.py _lazy.p
 SPARED += " _optional.py"
 # Tests that run no such file, or take long.
 UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"
-UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py kernels/test_gaussian_noise.py"
+UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py kernels/test_draws.py"
 # Imported once, before the tests of any weakening: each is then run in a fork that need not import them.
 PRELOADED = ("pytest", "hypothesis", "numpy", "scipy.stats", "scipy.optimize", "sklearn.base", "pandas", "pyarrow")
 PRELOADED += ("mpmath", "threadpoolctl", "dask.array", "dask.dataframe", "cryptography.hazmat.primitives.ciphers.aead")

@@ -60,7 +60,7 @@ def integers(draw, n, low, high):
     )
 
 
-@target("kernels.gram", "kernels.person_gram", "_threads", accepts=REFUSALS)
+@target("kernels.gram", "kernels.people", "_threads", accepts=REFUSALS)
 def grams(draw: Draw) -> None:
     n, d, m = draw.integer(0, 40), draw.integer(1, 9), draw.integer(0, 3)
     x, y = table(draw, n, d), table(draw, n, m) if m else None
@@ -131,7 +131,6 @@ def trajectories(draw):
 @target(
     "statistics.trajectories",
     "kernels.first_visits",
-    "kernels.diagonal_moments",
     accepts=(*REFUSALS, IndexError),
 )
 def returns_of_trajectories(draw: Draw) -> None:
@@ -176,7 +175,7 @@ def episodes(draw: Draw) -> None:
     StateEncoder([value(), value()]).codes([value()])
 
 
-@target("kernels.inverse_squares", "statistics.local_sensitivity", accepts=REFUSALS)
+@target("kernels.first_visits", "statistics.local_sensitivity", accepts=REFUSALS)
 def sensitivities(draw: Draw) -> None:
     n = draw.integer(0, 12)
     weights = np.abs(draw.reals(n, finite=False)) if draw.flag() else draw.rng.uniform(0, 1, n)
@@ -184,7 +183,7 @@ def sensitivities(draw: Draw) -> None:
     smooth_sensitivity(integers(draw, n, 0, 2**20), weights, beta, top=draw.choice((None, 1, 3, 2**70)))
 
 
-@target("kernels.secular", "kernels.projections", accepts=REFUSALS)
+@target("kernels.projections", accepts=REFUSALS)
 def solutions(draw: Draw) -> None:
     n, p = draw.integer(1, 4), draw.integer(1, 9)
     radius = draw.choice((1.0, draw.positive(), 0.0, math.nan, table(draw, 1, n)))
@@ -197,7 +196,7 @@ def solutions(draw: Draw) -> None:
             L1Ball(radius).project(table(draw, n, p))
 
 
-@target("kernels.discrete_noise", "kernels.gaussian_noise", "kernels.sampling", accepts=REFUSALS)
+@target("kernels.draws", accepts=REFUSALS)
 def draws_of_noise(draw: Draw) -> None:
     source, size = SeededSource(draw.integer(0, 2**40)), draw.choice((0, 1, 5, (2, 3), 700, -1, (0, 2**40)))
     match draw.integer(0, 2):

@@ -13,21 +13,14 @@ import numpy as np
 from dpfast import _transaction as transaction
 from dpfast.kernels import (
     coded_gram,
-    diagonal_moments,
-    discrete_noise,
+    draws,
     first_visits,
-    gaussian_noise,
     gram,
-    inverse_squares,
-    mapped_gram,
     normal,
-    owners,
-    person_gram,
+    people,
     projections,
     residual_step,
     row_maps,
-    sampling,
-    secular,
     sizes,
     sparse_gram,
     support_scores,
@@ -187,7 +180,7 @@ def sparse_sums(draw: Draw) -> None:
             assert totals[0].equals(totals[1])
 
 
-@target("kernels.person_gram", accepts=(OverflowError,))
+@target("kernels.people", accepts=(OverflowError,))
 def person_sums(draw: Draw) -> None:
     d, m, bound_x, bound_y, tables = tables_of(draw)
     lengths = [draw.choice((0, 1, 1, 2, 3, 5, 12, 70)) for _ in range(draw.integer(1, 8))]
@@ -201,7 +194,7 @@ def person_sums(draw: Draw) -> None:
     rows = draw.rng.permutation(n) if draw.flag(0.3) else None
     found = []
     for _ in range(2):
-        sums = person_gram.PersonSums(
+        sums = people.PersonSums(
             *tables,
             bounds_xx=limits.xx,
             bounds_xy=limits.xy,
@@ -220,7 +213,7 @@ def person_sums(draw: Draw) -> None:
     assert found[0].equals(found[1])
 
 
-@target("kernels.first_visits", "kernels.diagonal_moments")
+@target("kernels.first_visits")
 def visits(draw: Draw) -> None:
     n_states = draw.choice((1, 2, 3, 10, 1000))
     lengths = [draw.choice((1, 1, 2, 3, 9, 30, 9000)) if draw.flag(0.02) else draw.integer(1, 12) for _ in range(12)]
@@ -255,9 +248,7 @@ def visits(draw: Draw) -> None:
     totals = np.zeros((n_states, 2), np.int64)
     weights = draw.rng.integers(0, 2**16, n_states).astype(np.float64)
     bounds = [draw.choice((math.inf, draw.positive(1e-3, 1e6))) for _ in range(2)]
-    diagonal_moments.add_diagonal(
-        visited[:n_listed], units[:n_listed], ends, len(ends), weights, 2.0**-20, *bounds, totals
-    )
+    first_visits.add_diagonal(visited[:n_listed], units[:n_listed], ends, len(ends), weights, 2.0**-20, *bounds, totals)
 
 
 @target("kernels.first_visits")
@@ -271,7 +262,7 @@ def bad_steps(draw: Draw) -> None:
     assert first_visits.first_bad_step(states, rewards, n_states, 1e200) == (expected or [-1])[0]
 
 
-@target("kernels.secular")
+@target("kernels.projections")
 def quadratics(draw: Draw) -> None:
     n, p = draw.integer(1, 6), draw.choice((1, 2, 3, 8, 33))
     shapes = [(draw.choice((1, n)), p) for _ in range(2)]
@@ -281,13 +272,13 @@ def quadratics(draw: Draw) -> None:
     radii = np.array([draw.positive(1e-100, 1e100) for _ in range(draw.choice((1, n)))])
     start, stop = sorted((draw.integer(0, n), draw.integer(0, n)))
     evaluations = np.zeros(n, np.intc) if draw.flag() else None
-    secular.solve_quadratics(
+    projections.solve_quadratics(
         eigenvalues, coefficients, radii, draw.flag(), start, stop, np.zeros((n, p)), np.zeros(n), evaluations,
         draw.choice(LEVELS),
     )  # fmt: skip
 
 
-@target("kernels.gaussian_noise", accepts=(IndexError,))
+@target("kernels.draws", accepts=(IndexError,))
 def gaussian_cells(draw: Draw) -> None:
     n = draw.choice((0, 1, 2, 7, 8, 9, 15, 64, 300))
     words = draw.rng.integers(0, 2**64, n, dtype=np.uint64, endpoint=False)
@@ -300,7 +291,7 @@ def gaussian_cells(draw: Draw) -> None:
         offsets, ambiguous = (
             np.zeros(max(0, n + draw.choice((-1, 0, 0, 0, 3))), kind) for kind in (np.float64, np.intp)
         )
-        count = gaussian_noise.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, level)
+        count = draws.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, level)
         assert n <= min(len(offsets), len(ambiguous))
         assert 0 <= count <= n
         found.append((offsets, ambiguous[:count]))
@@ -308,20 +299,20 @@ def gaussian_cells(draw: Draw) -> None:
     assert same(found[0][1], found[1][1])
     values, grid = draw.reals(n, finite=False), math.ldexp(1.0, draw.integer(-1022, 1000))
     nearest, rest = np.empty(n), np.empty(n)
-    gaussian_noise.split_cells(values, grid, nearest, rest)
-    gaussian_noise.join_cells(draw.choice((None, nearest)), rest, grid, np.empty(n))
+    draws.split_cells(values, grid, nearest, rest)
+    draws.join_cells(draw.choice((None, nearest)), rest, grid, np.empty(n))
     limbs = draw.rng.integers(0, 2**64, (2, n), dtype=np.uint64, endpoint=False)
     how = draw.integer(-70, 70), steps, margin, draw.integer(-900, 900)
     released = [np.empty(n), np.empty(n)]
     done = [
-        gaussian_noise.draw_about(limbs[0].view(np.int64), limbs[1], words, *how, each, level)
+        draws.draw_about(limbs[0].view(np.int64), limbs[1], words, *how, each, level)
         for each, level in zip(released, (0, draw.choice(LEVELS)), strict=True)
     ]
     assert done[0] == done[1]
     assert not done[0] or same(*released)
 
 
-@target("kernels.discrete_noise", accepts=(IndexError,))
+@target("kernels.draws", accepts=(IndexError,))
 def discrete_draws(draw: Draw) -> None:
     scale = draw.choice((1.0, 0.01, 63.9, 64.0, 1e6, 2.0**57, draw.positive(1e-3, 2.0**57)))
     table = column_table(scale)
@@ -329,13 +320,13 @@ def discrete_draws(draw: Draw) -> None:
     words = draw.rng.integers(0, 2**64, n, dtype=np.uint64, endpoint=False)
     if draw.flag(0.3):
         words[draw.rng.random(n) < 0.5] = draw.choice((0, 2**63, 2**63 - 1, 2**64 - 1, int(table.thresholds[0])))
-    draws = np.zeros(draw.choice((0, 1, 5, 60)), np.int64)
+    out = np.zeros(draw.choice((0, 1, 5, 60)), np.int64)
     begin = draw.integer(-1, n + 1)
-    made, _, _ = discrete_noise.discrete_gaussian(
+    made, _, _ = draws.discrete_gaussian(
         table.thresholds, table.sure, table.guide, 12, table.shift, scale, draw.choice((2.0**-46, 1e-3, 1.0)), words,
-        begin, draws,
+        begin, out,
     )  # fmt: skip
-    assert 0 <= made <= len(draws)
+    assert 0 <= made <= len(out)
     assert made == 0 or 0 <= begin <= n
 
 
@@ -415,31 +406,31 @@ def scores_of_supports(draw: Draw) -> None:
     )  # fmt: skip
 
 
-@target("kernels.owners")
+@target("kernels.people")
 def owners_of_rows(draw: Draw) -> None:
     n, most = draw.integer(1, 3000), draw.integer(1, 9)
     words = draw.rng.integers(0, draw.choice((1, 7, 1000, 1 << 62)), n) - draw.choice((0, 5, 1 << 61))
     low, numbers = int(words.min()), np.empty(n, np.int64)
     span = int(words.max()) - low + 1
-    counts, adjacent = owners.number_of_each(words, low, span if span < 2 * n else 0, numbers)
+    counts, adjacent = people.number_of_each(words, low, span if span < 2 * n else 0, numbers)
     _, first, place = np.unique(words, return_index=True, return_inverse=True)
     ranks = np.argsort(np.argsort(first))[place]
     assert same(numbers, ranks)
     assert same(counts, np.bincount(ranks))
     assert adjacent == bool((np.diff(ranks) >= 0).all())
-    in_turn = owners.counts_of_sorted(words)
+    in_turn = people.counts_of_sorted(words)
     assert (in_turn is None) == bool((np.diff(words) < 0).any())
     assert in_turn is None or same(in_turn, counts)
-    assert same(owners.counts_of_sorted(np.sort(words)), counts[np.argsort(words[np.sort(first)])])
+    assert same(people.counts_of_sorted(np.sort(words)), counts[np.argsort(words[np.sort(first)])])
     offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, most))])
     order, chosen = np.empty(offsets[-1], np.int64), np.empty(n, np.uint8)
-    owners.rows_of_each(numbers, offsets, order)
-    owners.first_of_each(numbers, len(counts), most, chosen)
+    people.rows_of_each(numbers, offsets, order)
+    people.first_of_each(numbers, len(counts), most, chosen)
     one_by_one = np.argsort(ranks, kind="stable")
     assert same(order, one_by_one[chosen[one_by_one] == 1])
 
 
-@target("kernels.sampling")
+@target("kernels.draws")
 def bitmaps(draw: Draw) -> None:
     n_total = draw.choice((1, 2, 63, 64, 65, 127, 128, 1000))
     bitmap = np.zeros(-(-n_total // 64), np.uint64)
@@ -448,11 +439,11 @@ def bitmaps(draw: Draw) -> None:
         words = draw.rng.integers(0, 2**64, draw.choice((0, 1, 23, 24, 25, 80)), dtype=np.uint64, endpoint=False)
         if len(words) and draw.flag(0.3):
             words[draw.integer(0, len(words) - 1)] = draw.choice((0, 2**64 - 1))
-        n_set += sampling.insert(words, n_total, largest, bitmap, n_wanted - n_set)
+        n_set += draws.insert(words, n_total, largest, bitmap, n_wanted - n_set)
     indices = np.empty(n_set, np.int64)
-    sampling.selected(bitmap, n_total, False, indices)
+    draws.selected(bitmap, n_total, False, indices)
     others = np.empty(n_total - n_set, np.int64)
-    sampling.selected(bitmap, n_total, True, others)
+    draws.selected(bitmap, n_total, True, others)
     assert same(np.sort(np.concatenate([indices, others])), np.arange(n_total))
 
 
@@ -500,7 +491,7 @@ def mapped_rows(draw: Draw) -> None:
         assert all(math.hypot(*row) <= bound * (1.0 + 2.0**-29) for row in largest.tolist())
 
 
-@target("kernels.mapped_gram")
+@target("kernels.row_maps")
 def mapped_sums(draw: Draw) -> None:
     d, m, bound_x, bound_y, tables = tables_of(draw)
     n, level = draw.choice((1, 2, 9, 65, 130)), draw.choice(LEVELS)
@@ -523,7 +514,7 @@ def mapped_sums(draw: Draw) -> None:
     options = {"with_sums": draw.flag(), "use_blas": draw.flag(), "level": level}
     found, expected = (gram.GramSums(*tables, block_rows=draw.choice((1, 8, 64)), **options) for _ in range(2))
     (x, y), (of_x, of_y) = ([*one, None][:2] for one in ([table for table, *_ in pairs], maps))
-    status = mapped_gram.add_mapped(found, of_x, of_y, x, y, rows, start, stop)
+    status = row_maps.add_mapped(found, of_x, of_y, x, y, rows, start, stop)
     images = []
     for (table, _, _), kernel in zip(pairs, maps, strict=True):
         chosen = np.asarray(table)[start:stop] if rows is None else np.asarray(table)[rows[start:stop]]
@@ -639,13 +630,13 @@ def codes_of_sizes(draw: Draw) -> None:
     assert (extremes[0] >= extremes[1]).all()
 
 
-@target("kernels.inverse_squares")
+@target("kernels.first_visits")
 def squares_of_counts(draw: Draw) -> None:
     n = draw.choice((0, 1, 7, 8, 9, 511, 512, 513, 1030))
     weights = np.where(draw.rng.random(n) < 0.5, draw.positive(1e-100, 1e100), 0.0)
     counts = draw.rng.integers(0, draw.choice((2, 100, 2**53)), n).astype(np.float64)
     k = float(draw.choice((0, 1, 50, 2**52)))
-    found = inverse_squares.sum_inverse_squares(weights, counts, k)
+    found = first_visits.sum_inverse_squares(weights, counts, k)
     with np.errstate(under="ignore"):
         assert math.isclose(found, np.sum(weights / np.maximum(counts - k, 1.0) ** 2), rel_tol=1e-12)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.kernels import first_visits, gaussian_noise, limbs, projections, secular
+from dpfast.kernels import draws, first_visits, limbs, projections
 from dpfast.kernels.columns import ColumnBlock, FixedPoint, in_c_order, readable
 from dpfast.noise import SeededSource, gaussian
 from dpfast.solvers import L1Ball, quadratic_over_ball
@@ -58,9 +58,9 @@ def test_no_kernel_is_given_an_array_between_two_addresses_of_its_type(monkeypat
         monkeypatch.setattr(module, name, watched)
 
     watch(projections, "project")
-    watch(secular, "solve_quadratics")
+    watch(projections, "solve_quadratics")
     watch(first_visits, "first_bad_step")
-    watch(gaussian_noise, "split_cells")
+    watch(draws, "split_cells")
     watch(limbs, "to_float64")
     points = misaligned(np.arange(6.0).reshape(2, 3))
     L1Ball(1.0).project(points)

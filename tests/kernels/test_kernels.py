@@ -14,26 +14,20 @@ import pytest
 
 import dpfast
 from dpfast import noise, privacy, solvers, statistics
-from dpfast.kernels.inverse_squares import sum_inverse_squares
+from dpfast.kernels.first_visits import sum_inverse_squares
 
 FOLDER = Path(dpfast.get_include())
 #: Cimported by others: small problems and scalars, called many times within their own loops; and, of rows, the sums.
-FOR_OTHERS = {"blas", "gram", "inverse_squares", "limbs", "normal", "projections", "row_maps", "secular"}
+FOR_OTHERS = {"blas", "first_visits", "gram", "limbs", "normal", "projections", "row_maps"}
 #: Called from Python, a whole table or vector at a time, or drawing noise, which `dpfast.noise` must see to.
 LEFT_OUT = {
     "coded_gram",
     "coded_step",
-    "diagonal_moments",
-    "discrete_noise",
-    "first_visits",
-    "gaussian_noise",
+    "draws",
     "generalised_linear",
-    "mapped_gram",
-    "owners",
-    "person_gram",
+    "people",
     "quadratic_step",
     "residual_step",
-    "sampling",
     "sizes",
     "sparse_gram",
     "support_scores",

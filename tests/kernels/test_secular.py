@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from reference.secular import exact_minimiser, norm_excess
 
-from dpfast.kernels.secular import solve_quadratics
+from dpfast.kernels.projections import solve_quadratics
 
 TOLERANCE = 1e-12
 LEVELS = (0, 1, 2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfast.kernels import discrete_noise as kernel
+from dpfast.kernels import draws as kernel
 from dpfast.noise import SecureSource, SeededSource, discrete, discrete_gaussian
 
 FALSE_REJECT = 1e-7

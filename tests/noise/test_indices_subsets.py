@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import chi2
 
-from dpfast.kernels import sampling as kernel
+from dpfast.kernels import draws as kernel
 from dpfast.noise import SecureSource, SeededSource, indices, random_blocks, sample_without_replacement
 
 

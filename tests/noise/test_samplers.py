@@ -10,7 +10,7 @@ from reference import gaussian_offsets as twin
 from scipy import stats
 
 from dpfast.kernels.columns import FixedPoint
-from dpfast.kernels.gaussian_noise import gaussian_offsets, quantile_table, split_cells, vector_level
+from dpfast.kernels.draws import gaussian_offsets, quantile_table, split_cells, vector_level
 from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, grid_for_scales, laplace, samplers
 from dpfast.noise.samplers import _GAUSSIAN, GaussianLaw, LaplaceLaw, release
 

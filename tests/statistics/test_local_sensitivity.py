@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.trajectories import largest_over_all_k, largest_over_all_k_lsl
 
-from dpfast.kernels import inverse_squares
+from dpfast.kernels import first_visits
 from dpfast.privacy import smooth_gaussian
 from dpfast.statistics import (
     SMOOTH_SENSITIVITY_ERROR,
@@ -122,8 +122,8 @@ def test_equal_weights_leave_only_the_smallest_counts_for_the_top():
 def test_work_does_not_grow_with_counts(beta, monkeypatch):
     rng = np.random.default_rng(3)
     calls = []
-    counted = inverse_squares.sum_inverse_squares
-    monkeypatch.setattr(inverse_squares, "sum_inverse_squares", lambda *a: calls.append(None) or counted(*a))
+    counted = first_visits.sum_inverse_squares
+    monkeypatch.setattr(first_visits, "sum_inverse_squares", lambda *a: calls.append(None) or counted(*a))
     weights = np.full(2000, 1.0 / 2000)
     for scale in (10**4, 10**7, 10**12):
         calls.clear()
@@ -137,7 +137,7 @@ def test_the_kernel_errs_less_than_it_says(n):
     weights, counts = rng.random(n) * 10.0 ** rng.integers(-8, 8, n), rng.integers(0, 1000, n).astype(float)
     terms = weights.astype(np.longdouble) / np.maximum(counts - 3, 1).astype(np.longdouble) ** 2
     exact = math.fsum(terms.astype(float)) + math.fsum((terms - terms.astype(float)).astype(float))
-    assert abs(inverse_squares.sum_inverse_squares(weights, counts, 3.0) - exact) <= 2.0**-46 * exact
+    assert abs(first_visits.sum_inverse_squares(weights, counts, 3.0) - exact) <= 2.0**-46 * exact
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from dpfast.io.columns import Part, check_named_once, table_parts
 from dpfast.io.frames import MISSING, Batch
 from dpfast.io.partitions import Partitions
 from dpfast.io.sources import borrowed, check_unmasked, dtype_name
-from dpfast.kernels import owners
+from dpfast.kernels import people as kernel
 from dpfast.kernels.columns import in_c_order
 
 _PLAIN = frozenset({str, int, float, bytes, bool})
@@ -165,21 +165,21 @@ def people(groups: object, max_rows: int, *, ordered: bool = True) -> People:
     n_rows = len(words)
     if n_rows == 0:
         return People(0, None, np.zeros(1, np.int64))
-    counts = owners.counts_of_sorted(words)
+    counts = kernel.counts_of_sorted(words)
     if counts is not None and counts.max() <= max_rows:
         return People(n_rows, None, np.concatenate([[0], np.cumsum(counts)]))
     low, high = int(words.min()), int(words.max())
     numbers = np.empty(n_rows, np.int64)
-    counts, adjacent = owners.number_of_each(words, low, span if (span := high - low + 1) < 2 * n_rows else 0, numbers)
+    counts, adjacent = kernel.number_of_each(words, low, span if (span := high - low + 1) < 2 * n_rows else 0, numbers)
     offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_rows))])
     if offsets[-1] == n_rows and (adjacent or not ordered):
         return People(n_rows, None, offsets)
     if not ordered:
         counting = np.empty(n_rows, bool)
-        owners.first_of_each(numbers, len(counts), max_rows, counting.view(np.uint8))
+        kernel.first_of_each(numbers, len(counts), max_rows, counting.view(np.uint8))
         return People(n_rows, None, offsets, counting)
     order = np.empty(offsets[-1], np.int64)
-    owners.rows_of_each(numbers, offsets, order)
+    kernel.rows_of_each(numbers, offsets, order)
     return People(n_rows, order, offsets)
 
 

@@ -24,7 +24,7 @@ from dpfast.kernels.gram import aligned_zeros
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from dpfast.kernels._gram_c cimport (
+from dpfast.kernels._c cimport (
     dpfast_add_by_slot,
     dpfast_add_products,
     dpfast_beside,
@@ -34,9 +34,9 @@ from dpfast.kernels._gram_c cimport (
     dpfast_panel_width,
     dpfast_row_grid,
     dpfast_table,
+    find_codes,
 )
 
-from dpfast.kernels._row_map_c cimport find_codes
 from dpfast.kernels.gram cimport GramSums, GramTotals, describe_table
 
 _MOST_ROWS = 1 << 31

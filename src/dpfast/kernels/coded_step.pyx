@@ -13,7 +13,7 @@ from dpfast.kernels.gram import aligned_zeros
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dpfast.kernels._row_map_c cimport dpfast_map_scratch, dpfast_row_map, find_codes
+from dpfast.kernels._c cimport dpfast_map_scratch, dpfast_row_map, find_codes
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 

@@ -35,3 +35,15 @@ class FirstVisits:
     def use_stamps_up_to(self, stamp: int) -> None: ...
 
 def first_bad_step(states: NDArray[Any], rewards: NDArray[Any], n_states: int, most: float) -> int: ...
+def add_diagonal(
+    visited: NDArray[np.int32],
+    units: NDArray[np.float64],
+    ends: NDArray[np.int64],
+    n: int,
+    weights: NDArray[np.float64],
+    scale: float,
+    bound_a: float,
+    bound_b: float,
+    totals: NDArray[np.int64],
+) -> None: ...
+def sum_inverse_squares(weights: NDArray[np.float64], counts: NDArray[np.float64], k: float) -> float: ...

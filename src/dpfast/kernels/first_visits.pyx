@@ -1,32 +1,35 @@
-"""First-visit returns of trajectories, and their sums per state: one pass over flat states, rewards and offsets.
-
-Trajectory j is the steps offsets[j] to offsets[j + 1], of which the first `horizon` count. Consecutive trajectories are
-taken in batches that stay in the cache, each batch in three passes without a branch that data decide:
-
-- `discount`: F_t = r_t + gamma F_(t+1), backwards, with a discount of 0 at last steps. Each step waits for the one
-  before, so four parts of the batch go side by side, cut between trajectories.
-- `dpfast_to_units`: returns become integers.
-- `dpfast_tally`: forwards, among the first `counted` steps of each trajectory, units are added to the sums of a state
-  unless its stamp is the trajectory's: that is the number of the last trajectory seen there. Memory has the time to
-  bring the rewards of the batch that follows.
-
-Where visits are to be known one by one, `list_visits` takes the place of the last: states and returns of first visits
-are appended to a list.
-
-Sums are of integers: a return F becomes the grid unit nearest (F - low) scale, clipped to [0, largest]. Every
-operation on a trajectory is a function of that trajectory alone, and integers add in any order: the sums are the same
-to the bit for any threads, order and splits. Plain sums, of the returns as they are, are for one thread, in the order
-given.
-
-The caller has checked: states within range, rewards below 1e200 in size, offsets that add up, none of them changed
-meanwhile; `largest` below 2^32, fewer than 2^32 trajectories and so few that sums stay below 2^63.
+"""First visits of trajectories to states: returns and their sums, moments of each trajectory, and sums over counts.
 """
 
 import numpy as np
 
 from cython cimport floating
 
+from libc.math cimport INFINITY, rint, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+# First-visit returns of trajectories, and their sums per state: one pass over flat states, rewards and offsets.
+#
+# Trajectory j is the steps offsets[j] to offsets[j + 1], of which the first `horizon` count. Consecutive trajectories are
+# taken in batches that stay in the cache, each batch in three passes without a branch that data decide:
+#
+# - `discount`: F_t = r_t + gamma F_(t+1), backwards, with a discount of 0 at last steps. Each step waits for the one
+#   before, so four parts of the batch go side by side, cut between trajectories.
+# - `dpfast_to_units`: returns become integers.
+# - `dpfast_tally`: forwards, among the first `counted` steps of each trajectory, units are added to the sums of a state
+#   unless its stamp is the trajectory's: that is the number of the last trajectory seen there. Memory has the time to
+#   bring the rewards of the batch that follows.
+#
+# Where visits are to be known one by one, `list_visits` takes the place of the last: states and returns of first visits
+# are appended to a list.
+#
+# Sums are of integers: a return F becomes the grid unit nearest (F - low) scale, clipped to [0, largest]. Every
+# operation on a trajectory is a function of that trajectory alone, and integers add in any order: the sums are the same
+# to the bit for any threads, order and splits. Plain sums, of the returns as they are, are for one thread, in the order
+# given.
+#
+# The caller has checked: states within range, rewards below 1e200 in size, offsets that add up, none of them changed
+# meanwhile; `largest` below 2^32, fewer than 2^32 trajectories and so few that sums stay below 2^63.
 
 cdef extern from "first_visits.c":
     ctypedef struct dpfast_state_sums:
@@ -292,3 +295,98 @@ def first_bad_step(const state_t[::1] states, const floating[::1] rewards, int64
                     found += 1
             start = stop
     return found
+
+
+# Sums over trajectories of weights, and of weights times returns, at the states each visits, held to two norms.
+#
+# A trajectory adds a_s = t W_s and b_s = t W_s u_s scale to the states it visits first (W_s integer weights, u_s its
+# returns in grid units), each rounded to the nearest integer; t is 1 if the norms of both vectors are within their bounds,
+# else the one factor that brings them there. Norms and t are computed in floating point, to within 2^-31 of themselves for
+# up to 2^20 states; entries are below 2^31, so they err by less than 2^-20 before they are rounded. Hence
+# ||a|| <= bound_a (1 + 2^-30) + sqrt(n) (1/2 + 2^-20) with n states visited, and b likewise.
+#
+# The caller has checked this, and that there are so few trajectories that sums stay below 2^63.
+
+def add_diagonal(
+        const int32_t[::1] visited, const double[::1] units, const int64_t[::1] ends, Py_ssize_t n,
+        const double[::1] weights, double scale, double bound_a, double bound_b, int64_t[:, ::1] totals):
+    """totals[:, 0], totals[:, 1] += a, b of n trajectories, the first visits of which end at `ends`."""
+    cdef Py_ssize_t i, j, start = 0
+    cdef double squared_a, squared_b, a, b, factor
+    cdef bint bounded = bound_a < INFINITY or bound_b < INFINITY
+    with nogil:
+        for j in range(n):
+            factor = 1.0
+            if bounded:
+                squared_a = squared_b = 0.0
+                for i in range(start, ends[j]):
+                    a = weights[visited[i]]
+                    b = a * units[i] * scale
+                    squared_a += a * a
+                    squared_b += b * b
+                if squared_a > bound_a * bound_a:
+                    factor = bound_a / sqrt(squared_a)
+                if squared_b > bound_b * bound_b:
+                    factor = min(factor, bound_b / sqrt(squared_b))
+            for i in range(start, ends[j]):
+                a = factor * weights[visited[i]]
+                totals[visited[i], 0] += <int64_t>rint(a)
+                totals[visited[i], 1] += <int64_t>rint(a * units[i] * scale)
+            start = ends[j]
+
+
+# Sums of weights over squared clipped counts: the work of one step of the smooth sensitivity of DP-LSW.
+#
+# The relative error is below 2^-46, whatever the length: a term errs by two roundings, a block of 512 terms is summed in 8
+# lanes, 64 additions each and 3 more, and blocks' sums are added with the error of each addition carried along (two-sum),
+# which leaves one rounding and second-order terms. Lanes and blocks are fixed, so the bits are too.
+#
+# The caller has checked that counts are integers from 0 to 2^53 and weights are 0 or normal, far from overflow.
+
+cdef enum:
+    SUM_LANES = 8
+    SUM_BLOCK = 512
+
+
+cdef inline double term(double weight, double count, double k) noexcept nogil:
+    cdef double left = count - k
+    left = left if left > 1.0 else 1.0
+    return weight / (left * left)
+
+
+cdef double block_sum(const double* weights, const double* counts, Py_ssize_t n, double k) noexcept nogil:
+    cdef double lanes[SUM_LANES]
+    cdef Py_ssize_t i, lane, whole = n - n % SUM_LANES
+    for lane in range(SUM_LANES):
+        lanes[lane] = 0.0
+    i = 0
+    while i < whole:
+        for lane in range(SUM_LANES):
+            lanes[lane] += term(weights[i + lane], counts[i + lane], k)
+        i += SUM_LANES
+    for lane in range(n - whole):
+        lanes[lane] += term(weights[whole + lane], counts[whole + lane], k)
+    return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
+
+
+cdef double sum_of_inverse_squares(const double* weights, const double* counts, Py_ssize_t n, double k) noexcept nogil:
+    cdef Py_ssize_t start = 0
+    cdef double total = 0.0, error = 0.0, part, added, back
+    while start < n:
+        part = block_sum(weights + start, counts + start, min(n - start, SUM_BLOCK), k)
+        added = total + part
+        back = added - total
+        error += (total - (added - back)) + (part - back)
+        total = added
+        start += SUM_BLOCK
+    return total + error
+
+
+def sum_inverse_squares(const double[::1] weights, const double[::1] counts, double k):
+    """np.sum(weights / np.maximum(counts - k, 1) ** 2)"""
+    cdef double total
+    if weights.shape[0] == 0:
+        return 0.0
+    with nogil:
+        total = sum_of_inverse_squares(&weights[0], &counts[0], weights.shape[0], k)
+    return total

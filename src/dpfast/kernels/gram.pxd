@@ -5,7 +5,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from dpfast.kernels._gram_c cimport dpfast_lanes, dpfast_pack, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
+from dpfast.kernels._c cimport dpfast_lanes, dpfast_pack, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
 from dpfast.kernels.blas cimport blas_products
 
 

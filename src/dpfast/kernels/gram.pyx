@@ -17,7 +17,7 @@ from dpfast.kernels.columns import ColumnBlock
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from dpfast.kernels._gram_c cimport (
+from dpfast.kernels._c cimport (
     dpfast_add_block,
     dpfast_add_columns,
     dpfast_add_lanes,

@@ -1,8 +1,9 @@
-/* The loops of a header, DPFAST_LOOPS, once per level of instructions: vectors of WIDTH doubles. CALL picks a level.
+/* The loops of a file, DPFAST_LOOPS, once per level of instructions: vectors of WIDTH doubles. CALL picks a level.
  *
- * To be included by a C file once, after it has defined DPFAST_LOOPS; cpu.h has the levels. A function of the header is
- * named LEVEL(name) and has the attribute TARGET. MULTIPLY_ADD may round once: bits depend on the level where it is used
- * on numbers that are not exact. */
+ * To be included by a C file once, after it has defined DPFAST_LOOPS: a header of loops, or the C file itself, which then
+ * holds the loops where LEVEL is defined and everything else where it is not. cpu.h has the levels. A function of the
+ * loops is named LEVEL(name) and has the attribute TARGET. MULTIPLY_ADD may round once: bits depend on the level where it
+ * is used on numbers that are not exact. */
 #include "cpu.h"
 
 #define LEVEL(name) name##_baseline

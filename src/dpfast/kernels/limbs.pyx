@@ -1,7 +1,7 @@
 """Two-limb 128-bit integers: their sums, to doubles, correctly rounded, and to cells of a coarser grid and back.
 
 limbs.h has what is done to one number. `split_cells` and `join_cells` are the steps before and after a draw of noise,
-as those of gaussian_noise.pyx are for centres of doubles.
+as those of draws.pyx are for centres of doubles.
 """
 
 from libc.math cimport ldexp

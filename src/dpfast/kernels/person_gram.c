@@ -1,4 +1,4 @@
-/* One person's block of products against its bounds; see person_gram.pyx for the design.
+/* One person's block of products against its bounds; see people.pyx for the design.
  *
  * Entries of a block are below 2^62 and so are its Frobenius norms (at most the product of those of its rows), so
  * squared norms are exact in 128 bits, and the comparison with a bound is one of integers. Sums in doubles come first

@@ -1,22 +1,25 @@
-"""Euclidean projection onto L1 balls, a vector each, in expected linear time.
+"""Points of L1 balls, Euclidean balls and spheres: the nearest, and those of least quadratics.
 
-Inside the ball the projection of y is y itself. Else it is max(|y_i| - t, 0) with the signs of y, where t is the root of
-sum max(|y_i| - t, 0) = R: that of |y| onto a simplex. Shifting |y| by its largest entry shifts
-t by the same: then t lies in [-R, 0), only entries above -R count, and their differences from the largest, which rounding
-leaves alone up to R 2^-53, are all there is to know about |y|. So the result is as good for entries of 1e300 as for 1.
-
-The entries above t are found as in Condat (2016, figure 2): one pass keeps candidates above a lower bound of t that grows
-as it goes, then Michelot's passes drop what lies below the mean of the candidates that would remain, until nothing does.
-The sums that decide carry their rounding errors along: over n entries t is good to some R 2^-53.
-
-C-contiguous float64 arrays in, output and workspace allocated by the caller; no GIL, so threads may project ranges of
-rows. Finiteness is checked in dpfast.solvers.constraints, the radius in dpfast.solvers.constraints.
-
-Condat, L. (2016). Fast projection onto the simplex and the l1 ball. Mathematical Programming 158, 575-585.
+C-contiguous float64 arrays in, outputs and workspace allocated by the caller. No GIL: threads may solve ranges of rows of
+the same arrays. Shapes, finiteness, signs and radii are checked in dpfast.solvers.projection and dpfast.solvers.constraints.
 """
 
 from libc.math cimport fabs
 
+import numpy as np
+
+# Euclidean projection onto L1 balls, a vector each, in expected linear time.
+#
+# Inside the ball the projection of y is y itself. Else it is max(|y_i| - t, 0) with the signs of y, where t is the root of
+# sum max(|y_i| - t, 0) = R: that of |y| onto a simplex. Shifting |y| by its largest entry shifts
+# t by the same: then t lies in [-R, 0), only entries above -R count, and their differences from the largest, which rounding
+# leaves alone up to R 2^-53, are all there is to know about |y|. So the result is as good for entries of 1e300 as for 1.
+#
+# The entries above t are found as in Condat (2016, figure 2): one pass keeps candidates above a lower bound of t that grows
+# as it goes, then Michelot's passes drop what lies below the mean of the candidates that would remain, until nothing does.
+# The sums that decide carry their rounding errors along: over n entries t is good to some R 2^-53.
+#
+# Condat, L. (2016). Fast projection onto the simplex and the l1 ball. Mathematical Programming 158, 575-585.
 
 cdef inline void add_exactly(double* total, double* rest, double x) noexcept nogil:
     """Error-free sum (Knuth): total + rest gains x."""
@@ -83,3 +86,50 @@ def project(const double[:, ::1] points, double radius, Py_ssize_t start, Py_ssi
     with nogil:
         for i in range(start, stop):
             project_one(&points[i, 0], points.shape[1], radius, &workspace[0], &out[i, 0])
+
+
+# Quadratics over balls and spheres in their eigenbases, a row each: the arrays around secular.c, which has the method.
+# An array of one row among the inputs belongs to every problem.
+
+cdef extern from "secular.h" nogil:
+    ptrdiff_t dpfast_secular_workspace(ptrdiff_t n_terms)
+    void dpfast_solve_quadratics(const dpfast_quadratics *problems, ptrdiff_t start, ptrdiff_t stop, double *workspace,
+                                 int level)
+
+
+cdef ptrdiff_t quadratics_workspace(ptrdiff_t n_terms) noexcept nogil:
+    return dpfast_secular_workspace(n_terms)
+
+
+cdef void solve_range(const dpfast_quadratics *problems, ptrdiff_t start, ptrdiff_t stop, double *workspace,
+                      int level) noexcept nogil:
+    dpfast_solve_quadratics(problems, start, stop, workspace, level)
+
+
+def solve_quadratics(const double[:, ::1] eigenvalues, const double[:, ::1] coefficients, const double[::1] radii,
+                     bint sphere, Py_ssize_t start, Py_ssize_t stop, double[:, ::1] solutions, double[::1] multipliers,
+                     int[::1] evaluations=None, int level=-1):
+    """Fill rows [start, stop) of `solutions` and `multipliers` (out), and of `evaluations` (out) if it is given.
+
+    `evaluations` counts those of the secular function. `level` asks for a vector level of cpu.h; a negative one for the
+    best available.
+    """
+    cdef Py_ssize_t n_terms = solutions.shape[1]
+    cdef double[::1] workspace
+    cdef dpfast_quadratics problems
+    if start >= stop:
+        return
+    workspace = np.empty(quadratics_workspace(n_terms))
+    problems.n_terms = n_terms
+    problems.eigenvalues = &eigenvalues[0, 0]
+    problems.coefficients = &coefficients[0, 0]
+    problems.radii = &radii[0]
+    problems.eigenvalue_stride = n_terms if eigenvalues.shape[0] > 1 else 0
+    problems.coefficient_stride = n_terms if coefficients.shape[0] > 1 else 0
+    problems.radius_stride = 1 if radii.shape[0] > 1 else 0
+    problems.sphere = sphere
+    problems.solutions = &solutions[0, 0]
+    problems.multipliers = &multipliers[0]
+    problems.evaluations = NULL if evaluations is None else &evaluations[0]
+    with nogil:
+        solve_range(&problems, start, stop, &workspace[0], level)

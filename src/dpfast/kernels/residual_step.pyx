@@ -15,7 +15,7 @@ import numpy as np
 from libc.math cimport ldexp
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dpfast.kernels._row_map_c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_map_scratch, dpfast_row_map
+from dpfast.kernels._c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_map_scratch, dpfast_row_map
 
 from dpfast.kernels.gram cimport describe_table, dpfast_table
 

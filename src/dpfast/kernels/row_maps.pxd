@@ -1,7 +1,6 @@
 """A map of rows: what `RowMapKernel` of row_maps.pyx is to C."""
 
-from dpfast.kernels._gram_c cimport dpfast_table
-from dpfast.kernels._row_map_c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_row_map
+from dpfast.kernels._c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_row_map, dpfast_table
 
 
 cdef class RowMapKernel:

@@ -3,7 +3,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfast._arrays import IntArray
 from dpfast.kernels.columns import Rows
+from dpfast.kernels.gram import GramSums
 
 class RowMapKernel:
     def __init__(
@@ -47,3 +49,14 @@ class CodedMapKernel:
     @property
     def block_rows(self) -> int: ...
     def map_rows(self, numbers: Rows, codes: list[NDArray[np.int32]], out: NDArray[np.float64]) -> bool: ...
+
+def add_mapped(
+    sums: GramSums,
+    map_x: RowMapKernel,
+    map_y: RowMapKernel | None,
+    x: Rows,
+    y: Rows | None,
+    rows: IntArray | None,
+    start: int,
+    stop: int,
+) -> int: ...

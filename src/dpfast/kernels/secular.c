@@ -31,12 +31,14 @@
  * the larger of the widest gap and |c|/R about 2^TOP: then no sum overflows or underflows to effect. Coefficients
  * smaller than that by a factor of 2^-880 count as zero.
  *
- * Order of operations. The loops over terms are in secular_level.h, once per vector level. Sums run in LANES interleaved
+ * Order of operations. The loops over terms are compiled once per vector level. Sums run in LANES interleaved
  * parts over blocks of BLOCK terms, added in a fixed order, so that the levels give the same bits. Terms with a zero
  * coefficient get the gap 2^TOP and drop out of all sums; the workspace holds the scaled problem, padded with such terms
  * to a multiple of LANES. The caller guarantees finite eigenvalues and coefficients, positive finite radii, at least one
  * term; threading is the caller's.
  */
+#ifndef LEVEL /* once, before the loops */
+
 #include "secular.h"
 
 #include <float.h>
@@ -138,7 +140,7 @@ static void choose_scales(scaled_problem *problem, range eigenvalues, double lar
     problem->radius = radius / problem->radius_scale;
 }
 
-/* The loops of secular_level.h for one vector level. */
+/* The loops over terms for one vector level. */
 typedef struct {
     range (*range_of)(const double *x, ptrdiff_t n);
     double (*largest_magnitude)(const double *x, ptrdiff_t n);
@@ -154,6 +156,175 @@ static DPFAST_INLINE double sum_lanes(const double *lanes)
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
+#else /* once per level, as this file includes itself below */
+
+/* Loops over vectors of WIDTH doubles.
+ *
+ * Arrays of the workspace are padded to LANES; inputs and outputs are not, so their last terms go one by one. */
+#define LOAD(p) (*(const VECTOR *)(p))
+#define STORE(p, v) (*(VECTOR *)(p) = (v))
+#define PARTS (LANES / WIDTH)
+#define CHOOSE(condition, a, b) ((VECTOR)(((condition) & (MASK)(a)) | (~(condition) & (MASK)(b))))
+#define LARGER(a, b) CHOOSE((a) > (b), a, b)
+#define MAGNITUDE(a) ((VECTOR)((MASK)(a) & ~(MASK)SPLAT(-0.0)))
+
+static inline TARGET double LEVEL(largest_lane)(VECTOR x)
+{
+    double largest = x[0];
+    for (int lane = 1; lane < WIDTH; lane++)
+        largest = x[lane] > largest ? x[lane] : largest;
+    return largest;
+}
+
+static TARGET range LEVEL(range_of)(const double *x, ptrdiff_t n)
+{
+    VECTOR negative_lowest = -SPLAT(x[0]), highest = SPLAT(x[0]);
+    ptrdiff_t j = 0;
+    for (; j + WIDTH <= n; j += WIDTH) {
+        VECTOR values = LOAD(x + j), negatives = -values;
+        negative_lowest = LARGER(negatives, negative_lowest);
+        highest = LARGER(values, highest);
+    }
+    range found = {-LEVEL(largest_lane)(negative_lowest), LEVEL(largest_lane)(highest)};
+    for (; j < n; j++) {
+        found.lowest = x[j] < found.lowest ? x[j] : found.lowest;
+        found.highest = x[j] > found.highest ? x[j] : found.highest;
+    }
+    return found;
+}
+
+static TARGET double LEVEL(largest_magnitude)(const double *x, ptrdiff_t n)
+{
+    VECTOR magnitudes = SPLAT(0.0);
+    ptrdiff_t j = 0;
+    for (; j + WIDTH <= n; j += WIDTH) {
+        VECTOR magnitude = MAGNITUDE(LOAD(x + j));
+        magnitudes = LARGER(magnitude, magnitudes);
+    }
+    double largest = LEVEL(largest_lane)(magnitudes);
+    for (; j < n; j++)
+        largest = fabs(x[j]) > largest ? fabs(x[j]) : largest;
+    return largest;
+}
+
+/* Fill gaps and coefficients of the workspace, and bound the shift. */
+static TARGET void LEVEL(scale_terms)(scaled_problem *problem, const double *eigenvalues, const double *coefficients,
+                                      ptrdiff_t n_terms)
+{
+    const VECTOR gap_first = SPLAT(problem->gap_scale.first), gap_second = SPLAT(problem->gap_scale.second);
+    const VECTOR first = SPLAT(problem->coefficient_scale.first), second = SPLAT(problem->coefficient_scale.second);
+    const VECTOR guard = SPLAT(problem->guard), origin = SPLAT(problem->guard * problem->origin);
+    /* A little less than it is, so that rounding cannot put the bound beyond the root. */
+    const VECTOR per_radius = SPLAT((1.0 - 0x1p-50) / problem->radius);
+    double *gaps = problem->gaps, *scaled = problem->coefficients;
+    VECTOR lower = SPLAT(0.0), largest = SPLAT(0.0);
+    memcpy(gaps, eigenvalues, (size_t)n_terms * sizeof *gaps);
+    memcpy(scaled, coefficients, (size_t)n_terms * sizeof *scaled);
+    for (ptrdiff_t j = n_terms; j < problem->n; j++)
+        gaps[j] = scaled[j] = 0.0;
+    for (ptrdiff_t j = 0; j < problem->n; j += WIDTH) {
+        VECTOR gap = (LOAD(gaps + j) * guard - origin) * gap_first * gap_second;
+        VECTOR coefficient = LOAD(scaled + j) * first * second, magnitude = MAGNITUDE(coefficient);
+        MASK counts = magnitude >= SPLAT(SMALLEST_COEFFICIENT);
+        gap = CHOOSE(counts, gap, SPLAT(LARGEST_GAP));
+        STORE(gaps + j, gap);
+        STORE(scaled + j, CHOOSE(counts, coefficient, SPLAT(0.0)));
+        VECTOR component = magnitude * per_radius, bound = component - gap;
+        lower = LARGER(bound, lower);
+        largest = LARGER(component, largest);
+    }
+    problem->lower = LEVEL(largest_lane)(lower);
+    problem->upper = 2.0 * sqrt((double)n_terms) * LEVEL(largest_lane)(largest);
+}
+
+static inline TARGET double LEVEL(sum_parts)(const VECTOR *parts)
+{
+    double lanes[LANES];
+    for (int i = 0; i < PARTS; i++)
+        STORE(lanes + i * WIDTH, parts[i]);
+    return sum_lanes(lanes);
+}
+
+static TARGET power_sums LEVEL(add_powers)(const scaled_problem *problem, double shift)
+{
+    power_sums total = {0.0, 0.0, 0.0};
+    for (ptrdiff_t start = 0; start < problem->n; start += BLOCK) {
+        ptrdiff_t stop = start + BLOCK < problem->n ? start + BLOCK : problem->n;
+        VECTOR s[PARTS] = {{0.0}}, t[PARTS] = {{0.0}}, v[PARTS] = {{0.0}};
+        for (ptrdiff_t j = start; j < stop; j += LANES)
+            for (int i = 0; i < PARTS; i++) {
+                VECTOR w = SPLAT(1.0) / (LOAD(problem->gaps + j + i * WIDTH) + SPLAT(shift));
+                VECTOR q = LOAD(problem->coefficients + j + i * WIDTH) * w;
+                VECTOR q2 = q * q, q2w = q2 * w;
+                s[i] += q2;
+                t[i] += q2w;
+                v[i] += q2w * w;
+            }
+        total.s += LEVEL(sum_parts)(s);
+        total.t += LEVEL(sum_parts)(t);
+        total.v += LEVEL(sum_parts)(v);
+    }
+    return total;
+}
+
+/* Error-free sum (Knuth): *sum + *rest gains x. */
+static inline TARGET void LEVEL(add_exactly)(VECTOR *sum, VECTOR *rest, VECTOR x)
+{
+    VECTOR before = *sum, after = before + x, added = after - before;
+    *sum = after;
+    *rest += (before - (after - added)) + (x - added);
+}
+
+/* F(shift), its rounding errors carried to first order: a relative error of some 2^-100 of s. */
+static TARGET double LEVEL(precise_excess)(const scaled_problem *problem, double shift)
+{
+    double radius = problem->radius, target = radius * radius;
+    VECTOR sums[PARTS] = {{-target}}, rests[PARTS] = {{-fma(radius, radius, -target)}};
+    for (ptrdiff_t j = 0; j < problem->n; j += LANES)
+        for (int i = 0; i < PARTS; i++) {
+            VECTOR d = LOAD(problem->gaps + j + i * WIDTH), d_rest = LOAD(problem->gap_rests + j + i * WIDTH);
+            VECTOR coefficient = LOAD(problem->coefficients + j + i * WIDTH);
+            LEVEL(add_exactly)(&d, &d_rest, SPLAT(shift));
+            VECTOR q = coefficient / d, square = q * q;
+            VECTOR q_rest = (MULTIPLY_ADD(-q, d, coefficient) - q * d_rest) / d;
+            LEVEL(add_exactly)(&sums[i], &rests[i], square);
+            rests[i] += MULTIPLY_ADD(q, q, -square) + SPLAT(2.0) * q * q_rest;
+        }
+    VECTOR sum = {0.0}, rest = {0.0};
+    for (int i = 0; i < PARTS; i++)
+        for (int lane = 0; lane < WIDTH; lane++)
+            LEVEL(add_exactly)(&sum, &rest, (VECTOR){sums[i][lane]});
+    return sum[0] + (rest[0] + LEVEL(sum_parts)(rests));
+}
+
+static TARGET void LEVEL(write_solution)(const scaled_problem *problem, double shift, ptrdiff_t n_terms,
+                                         double *solution)
+{
+    const double *gaps = problem->gaps, *coefficients = problem->coefficients;
+    const double radius_scale = problem->radius_scale;
+    ptrdiff_t j = 0;
+    for (; j + WIDTH <= n_terms; j += WIDTH)
+        STORE(solution + j, LOAD(coefficients + j) / (LOAD(gaps + j) + SPLAT(shift)) * SPLAT(radius_scale));
+    for (; j < n_terms; j++)
+        solution[j] = coefficients[j] / (gaps[j] + shift) * radius_scale;
+}
+
+static const term_loops LEVEL(loops) = {
+    LEVEL(range_of),   LEVEL(largest_magnitude), LEVEL(scale_terms),
+    LEVEL(add_powers), LEVEL(precise_excess),    LEVEL(write_solution),
+};
+
+#undef LOAD
+#undef STORE
+#undef PARTS
+#undef CHOOSE
+#undef LARGER
+#undef MAGNITUDE
+
+#endif
+
+#ifndef LEVEL /* once, after them */
+
 #define LEVEL(name) name##_baseline
 #define TARGET
 #define WIDTH 2
@@ -163,7 +334,7 @@ typedef int64_t mask2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define MASK mask2
 #define SPLAT(x) ((VECTOR){(x), (x)})
 #define MULTIPLY_ADD(a, b, c) ((VECTOR){fma((a)[0], (b)[0], (c)[0]), fma((a)[1], (b)[1], (c)[1])})
-#include "secular_level.h"
+#include "secular.c"
 #undef LEVEL
 #undef TARGET
 #undef WIDTH
@@ -183,7 +354,7 @@ typedef double vector4 __attribute__((vector_size(32), aligned(8), may_alias));
 #define MASK mask4
 #define SPLAT(x) ((VECTOR){(x), (x), (x), (x)})
 #define MULTIPLY_ADD(a, b, c) ((VECTOR)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
-#include "secular_level.h"
+#include "secular.c"
 #endif
 
 /* Rounding errors of the gaps, by the error-free difference of Knuth. */
@@ -324,3 +495,5 @@ void dpfast_solve_quadratics(const dpfast_quadratics *problems, ptrdiff_t start,
             problems->evaluations[i] = evaluations;
     }
 }
+
+#endif

@@ -19,7 +19,7 @@ from dpfast.kernels.gram import aligned_zeros
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from dpfast.kernels._gram_c cimport dpfast_pack, dpfast_pack_rows, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
+from dpfast.kernels._c cimport dpfast_pack, dpfast_pack_rows, dpfast_pack_scratch, dpfast_row_grid, dpfast_table
 
 from dpfast.kernels.gram cimport GramSums, describe_table
 

@@ -1,4 +1,4 @@
-/* Squares of rows turned to columns, for one vector width: what residual_step_level.h and coded_step_level.h share. Included
+/* Squares of rows turned to columns, for one vector width: what residual_step_level.h and coded_step.c share. Included
  * once per level; the names that it defines for that level are forgotten by undefine_level.h. */
 #ifndef SHUFFLED
 #if defined(__clang__) || __GNUC__ >= 12

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray, Words
-from dpfast.kernels import discrete_noise as kernel
+from dpfast.kernels import draws as kernel
 from dpfast.noise.exact import LazyUniform, exponential_tail
 from dpfast.noise.samplers import BLOCK_WORDS, BitSource, Stream, check_source
 

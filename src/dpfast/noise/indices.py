@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray, Words
-from dpfast.kernels import sampling as kernel
+from dpfast.kernels import draws as kernel
 from dpfast.noise.exact import Interval, LazyUniform, digits_for
 from dpfast.noise.samplers import BLOCK_WORDS, BitSource, Stream, check_source
 

@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
 from dpfast.io.sources import borrowed
-from dpfast.kernels import gaussian_noise as kernel
+from dpfast.kernels import draws as kernel
 from dpfast.kernels import limbs
 from dpfast.kernels.columns import FixedPoint, in_c_order
 from dpfast.noise.exact import decide_offset, exponential_magnitude, exponential_tail, gaussian_magnitude, gaussian_tail
@@ -696,7 +696,7 @@ Offsets: TypeAlias = tuple[FloatArray, NDArray[np.intp]]
 
 _SIGN = np.uint64(1 << 63)
 
-#: Bound on |computed z - z(p)| for every word of the Gaussian table, proved by tests/kernels/test_gaussian_noise.py.
+#: Bound on |computed z - z(p)| for every word of the Gaussian table, proved by tests/kernels/test_draws.py.
 TABLE_ERROR = 2.0**-42
 #: Roundings in units of one cell: of the sum of noise and fraction, of the fraction itself, of 1/2 less the margin.
 ROUNDING = 2.0**-51

@@ -2,7 +2,7 @@
 
 *Quadratics* are solved in the eigenbasis of their matrix. With A = U diag(eigenvalues) U' and z = U x, minimising
 z'Az/2 - b'z over ||z|| <= radius or ||z|| = radius separates into terms with coefficients U'b and one unknown, the
-multiplier of the constraint. dpfast.kernels.secular finds it.
+multiplier of the constraint. dpfast.kernels.projections finds it.
 
 *Projection* is onto the set possible for bounded rows with public labels Y. With n rows of norm at most `bound`, X'Y
 lies in K = {X'Y : ||X||_F <= sqrt(n) bound}, an ellipsoid in the row space of Y. Noise lies mostly outside of it: K is
@@ -37,7 +37,7 @@ from scipy import linalg
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.kernels import secular
+from dpfast.kernels import projections
 from dpfast.solvers.constraints import finite_array, in_ranges
 from dpfast.solvers.ridge import NoisyMoments, Shrinkage
 
@@ -205,7 +205,7 @@ def ball_multiplier(eigenvalues: FloatArray, coefficients: FloatArray, radius: f
     """Return the multiplier of `quadratic_over_ball` for one problem of finite, contiguous arrays, unchecked."""
     solution, multiplier = np.empty((1, len(eigenvalues))), np.empty(1)
     problem = eigenvalues[np.newaxis], coefficients[np.newaxis], np.array([radius])
-    secular.solve_quadratics(*problem, False, 0, 1, solution, multiplier)
+    projections.solve_quadratics(*problem, False, 0, 1, solution, multiplier)
     return float(multiplier[0])
 
 
@@ -235,7 +235,7 @@ def _minimise(
     problems = values.reshape(-1, n_terms), linear.reshape(-1, n_terms), radii.reshape(-1)
 
     def solve(start: int, stop: int) -> None:
-        secular.solve_quadratics(*problems, sphere, start, stop, solutions, multipliers)
+        projections.solve_quadratics(*problems, sphere, start, stop, solutions, multipliers)
 
     in_ranges(n_problems, n_terms, n_threads, solve)
     return solutions.reshape((*batch, n_terms)), multipliers.reshape(batch)

@@ -20,7 +20,7 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, single_threaded_blas, threads_for
 from dpfast.io.people import People, people
 from dpfast.io.sources import dtype_name, unfit
-from dpfast.kernels import coded_gram, mapped_gram, person_gram, sparse_gram
+from dpfast.kernels import coded_gram, row_maps, sparse_gram
 from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import (
     CodedBlock,
@@ -33,6 +33,7 @@ from dpfast.kernels.columns import (
     range_of,
     readable,
 )
+from dpfast.kernels.people import PersonSums
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.statistics.coded import CodedMap
 from dpfast.statistics.rows import (
@@ -213,7 +214,7 @@ class GramAccumulator(Layout):
             return kernel.PACKED
 
         def add_by_kernels(of_x: RowMapKernel, of_y: RowMapKernel | None, part: Any, start: int, stop: int) -> int:
-            return mapped_gram.add_mapped(part, of_x, of_y, *range_of(x, y, rows, start, stop))
+            return row_maps.add_mapped(part, of_x, of_y, *range_of(x, y, rows, start, stop))
 
         def add_coded(
             maps: Maps, coded: CodedMap, values: IntArray, part: coded_gram.CodedSums, start: int, stop: int
@@ -472,7 +473,7 @@ class PersonAccumulator(GramAccumulator):
         self._check_block(x, y)
         spilled = self._new_totals()
 
-        def add(part: person_gram.PersonSums, start: int, stop: int) -> int:
+        def add(part: PersonSums, start: int, stop: int) -> int:
             """Add the people whose first row is one of start to stop."""
             return part.add_people(*people_within(x, y, whose, start, stop))
 
@@ -480,9 +481,9 @@ class PersonAccumulator(GramAccumulator):
         self._add_ranges(int(whose.offsets[-1]), spilled, lambda: add, **options)
         self._gathered(spilled)
 
-    def _new_part(self) -> person_gram.PersonSums:
+    def _new_part(self) -> PersonSums:
         limits = self._limits
-        return person_gram.PersonSums(
+        return PersonSums(
             *self._tables(),
             bounds_xx=limits.xx,
             bounds_xy=limits.xy,

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.sources import borrowed
-from dpfast.kernels import inverse_squares
+from dpfast.kernels import first_visits
 from dpfast.privacy.guarantee import ROUND_UP
 
 _LARGEST_COUNT = 1 << 53
@@ -197,8 +197,8 @@ def _without_dominated(v: IntArray, w: FloatArray, top: int) -> tuple[IntArray, 
 def _all_terms(v: IntArray, w: FloatArray) -> tuple[float, Callable[[int], float]]:
     """Return the largest phi, and phi as a function of k."""
     counts = v.astype(np.float64)
-    largest = inverse_squares.sum_inverse_squares(w, np.ones_like(counts), 0.0)
-    return largest, lambda k: inverse_squares.sum_inverse_squares(w, counts, float(k))
+    largest = first_visits.sum_inverse_squares(w, np.ones_like(counts), 0.0)
+    return largest, lambda k: first_visits.sum_inverse_squares(w, counts, float(k))
 
 
 def _top_terms(v: IntArray, w: FloatArray, top: int) -> tuple[float, Callable[[int], float]]:

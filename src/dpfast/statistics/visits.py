@@ -35,7 +35,7 @@ from dpfast._threads import resolve_n_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import People
 from dpfast.io.trajectories import Trajectories
-from dpfast.kernels import diagonal_moments
+from dpfast.kernels import first_visits
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds, VisitLimits
 from dpfast.privacy.guarantee import sqrt_up, up
@@ -360,7 +360,7 @@ class _Diagonal:
         )
 
     def add(self, visited: NDArray[np.int32], units: FloatArray, ends: IntArray) -> None:
-        diagonal_moments.add_diagonal(
+        first_visits.add_diagonal(
             visited, units, ends, len(ends), self._weights, self._scale, self._bound_a, self._bound_b, self._totals
         )
 
@@ -402,7 +402,7 @@ class _Centered(_Diagonal):
 def _padded(bound: float | None, exponent: int, largest: FloatArray, most_visited: int) -> tuple[float, Fraction]:
     """Return the norm to scale onto, inf if no trajectory can pass it, and the largest squared norm after rounding.
 
-    `largest` holds the largest entries, integers, of which `most_visited` may come together; see diagonal_moments.pyx.
+    `largest` holds the largest entries, integers, of which `most_visited` may come together; see first_visits.pyx.
     """
     squares = sorted((int(entry) ** 2 for entry in largest), reverse=True)
     reached = Fraction(sum(squares[:most_visited]))

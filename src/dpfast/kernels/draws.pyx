@@ -1,17 +1,59 @@
-"""Gaussian draws as offsets from grid cells, and the way of arrays to cells and back.
+"""Draws from uniform words: whole numbers, offsets from grid cells, and indices without replacement.
 
-`gaussian_offsets` hands a block to gaussian_loops.c, which explains the method. `split_cells` and `join_cells` are the
-steps before and after it: an array of doubles into its nearest grid points and what is left over, and grid points plus
-offsets into doubles. All three are one pass over C-contiguous arrays of one length, in the order of the arrays, without
-the GIL; the caller allocates, checks shapes and decides what `ambiguous` reports. `draw_about` takes all three steps
-about 128-bit integers.
+One pass over arrays on the calling thread, without the GIL. The caller draws the words, allocates the outputs and decides
+the draws that a loop leaves undecided.
 """
 
 from libc.math cimport copysign, fabs, ldexp
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 import numpy as np
 
+# Discrete Gaussian draws from a table of columns, which the caller builds: the loop is discrete_loops.c, which explains the
+# method.
+
+cdef extern from "discrete_loops.c" nogil:
+    struct dpfast_columns:
+        const uint64_t *thresholds
+        const uint64_t *sure
+        const uint16_t *guide
+        int guide_bits
+        int shift
+        double scale
+        double margin
+
+    ptrdiff_t dpfast_discrete_gaussian(const dpfast_columns *columns, const uint64_t *words, ptrdiff_t n_words,
+                                       ptrdiff_t *position, int64_t *draws, ptrdiff_t n_draws, int *undecided)
+
+
+def discrete_gaussian(const uint64_t[::1] thresholds, const uint64_t[::1] sure, const uint16_t[::1] guide,
+                      int guide_bits, int shift, double scale, double margin, const uint64_t[::1] words,
+                      ptrdiff_t position, int64_t[::1] draws):
+    """Fill `draws` (out) from `words[position:]` as far as it goes: (draws made, new position, stopped undecided).
+
+    `thresholds`, `sure` and `guide` are the table of discrete_loops.c; a margin of 1 leaves every draw undecided.
+    """
+    cdef dpfast_columns columns
+    cdef ptrdiff_t made
+    cdef int undecided
+    if draws.shape[0] == 0 or words.shape[0] == 0:
+        return 0, position, False
+    if not 0 <= position <= words.shape[0] or sure.shape[0] != thresholds.shape[0] or guide.shape[0] < 1 << guide_bits:
+        raise IndexError("position must lie within words, and the table's arrays belong together")
+    columns.thresholds, columns.sure, columns.guide = &thresholds[0], &sure[0], &guide[0]
+    columns.guide_bits, columns.shift, columns.scale, columns.margin = guide_bits, shift, scale, margin
+    with nogil:
+        made = dpfast_discrete_gaussian(&columns, &words[0], words.shape[0], &position, &draws[0], draws.shape[0],
+                                        &undecided)
+    return made, position, undecided != 0
+
+
+# Gaussian draws as offsets from grid cells, and the way of arrays to cells and back.
+#
+# `gaussian_offsets` hands a block to gaussian_loops.c, which explains the method. `split_cells` and `join_cells` are the
+# steps before and after it: an array of doubles into its nearest grid points and what is left over, and grid points plus
+# offsets into doubles. All three take C-contiguous arrays of one length, in the order of the arrays; the caller checks
+# shapes and decides what `ambiguous` reports. `draw_about` takes all three steps about 128-bit integers.
 
 cdef extern from "gaussian_loops.c" nogil:
     ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
@@ -138,3 +180,62 @@ def draw_about(const int64_t[::1] high, const uint64_t[::1] low, const uint64_t[
                     released[start + i] = ldexp(dpfast_limbs_to_double(above[i], below[i]), exponent)
             start += m
     return not fails
+
+
+# Loops of sampling without replacement: a set of indices as a bitmap, which takes uniform words in their order.
+#
+# `insert` reduces words to indices below n (those beyond the last whole multiple of n are skipped, so that the remainder
+# is exactly uniform) and sets their bits until enough new ones have been set. A bitmap is visited at random, so the word
+# to come is asked for ahead of need. `selected` lists the indices whose bit is set, or is not, in increasing order.
+#
+# The caller has checked the sizes: a bitmap holds (n + 63) // 64 words.
+
+cdef extern from *:
+    """
+    #define DPFAST_PREFETCH_FOR_WRITE(p) __builtin_prefetch((p), 1)
+    #define DPFAST_LOWEST_BIT(word) __builtin_ctzll(word)
+    """
+    void DPFAST_PREFETCH_FOR_WRITE(const uint64_t* p) nogil
+    int DPFAST_LOWEST_BIT(uint64_t word) nogil
+
+cdef enum:
+    AHEAD = 24
+
+
+def insert(uint64_t[::1] words, uint64_t n_total, uint64_t largest, uint64_t[::1] bitmap, Py_ssize_t n_missing):
+    """Set the bits of words[i] % n_total, for words up to `largest`, until n_missing were new; returns how many were.
+
+    The words are scratch afterwards.
+    """
+    cdef Py_ssize_t i, n_new = 0, n_indices = 0
+    cdef uint64_t index, bit
+    with nogil:
+        for i in range(words.shape[0]):
+            if words[i] <= largest:
+                words[n_indices] = words[i] % n_total
+                n_indices += 1
+        for i in range(n_indices):
+            if n_new == n_missing:
+                break
+            if i + AHEAD < n_indices:
+                DPFAST_PREFETCH_FOR_WRITE(&bitmap[words[i + AHEAD] >> 6])
+            index = words[i]
+            bit = <uint64_t>1 << (index & 63)
+            n_new += (bitmap[index >> 6] & bit) == 0
+            bitmap[index >> 6] |= bit
+    return n_new
+
+
+def selected(const uint64_t[::1] bitmap, uint64_t n_total, bint complement, int64_t[::1] out):
+    """Write the indices below n_total whose bit is set (or is not, for the complement) to `out`, which they fill."""
+    cdef Py_ssize_t i, n_out = 0
+    cdef uint64_t word, flipped = ~<uint64_t>0 if complement else 0
+    with nogil:
+        for i in range(bitmap.shape[0]):
+            word = bitmap[i] ^ flipped
+            if i == bitmap.shape[0] - 1 and n_total & 63:
+                word &= (<uint64_t>1 << (n_total & 63)) - 1
+            while word:
+                out[n_out] = 64 * i + DPFAST_LOWEST_BIT(word)
+                n_out += 1
+                word &= word - 1

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dpfast.kernels.columns import FixedPoint
-from dpfast.kernels.gaussian_noise import draw_about, gaussian_offsets, quantile_table
+from dpfast.kernels.draws import draw_about, gaussian_offsets, quantile_table
 from dpfast.noise.samplers import TABLE_ERROR
 
 # Loaded by its place: the folder of tools stays off the path.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfast.kernels import gram, mapped_gram
+from dpfast.kernels import gram, row_maps
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.kernels.row_maps import RowMapKernel
 
@@ -62,7 +62,7 @@ def test_sums_are_those_of_mapped_rows_to_the_bit(n, d, m, dtype, layout, level)
     table_x, table_y = LAYOUTS[layout](x), LAYOUTS[layout](y) if m else None
     for rows, first, last in ((None, start, n), (chosen, start, 2 * n)):
         one = summed(
-            d, m, level, lambda s, a=(rows, first, last): mapped_gram.add_mapped(s, of_x, of_y, table_x, table_y, *a)
+            d, m, level, lambda s, a=(rows, first, last): row_maps.add_mapped(s, of_x, of_y, table_x, table_y, *a)
         )
         assert one.equals(mapped_first(np.arange(first, last) if rows is None else rows[first:last]))
         assert one.n_rows == last - first
@@ -74,7 +74,7 @@ def test_columns_of_another_basis_are_summed(level):
     kernel = RowMapKernel(5, basis=np.linspace(-1.0, 1.0, 15).reshape(5, 3), bound=1.0, level=level)
     out = np.empty((90, 3))
     kernel.map_rows(x, out, 0, 90)
-    found = summed(3, 0, level, lambda sums: mapped_gram.add_mapped(sums, kernel, None, x, None, None, 0, 90))
+    found = summed(3, 0, level, lambda sums: row_maps.add_mapped(sums, kernel, None, x, None, None, 0, 90))
     assert found.equals(summed(3, 0, level, lambda sums: sums.add(out, None, None, 0, 90)))
 
 
@@ -86,8 +86,8 @@ def test_what_is_not_finite_is_refused_also_between_limits(bad):
     for table, status in ((x, gram.X_NOT_FINITE), (y, gram.Y_NOT_FINITE)):
         table[150, 1] = bad
         sums = gram.GramSums(*tables(3, 2), **options)
-        assert mapped_gram.add_mapped(sums, of_x, of_y, x, y, None, 0, 150) == gram.PACKED
-        assert mapped_gram.add_mapped(sums, of_x, of_y, x, y, None, 150, 200) == status
+        assert row_maps.add_mapped(sums, of_x, of_y, x, y, None, 0, 150) == gram.PACKED
+        assert row_maps.add_mapped(sums, of_x, of_y, x, y, None, 150, 200) == status
         table[150, 1] = 0.0
 
 
@@ -95,7 +95,7 @@ def test_missing_entries_become_the_centre_where_the_map_fills_them():
     x = np.array([[np.nan, 1.0], [0.25, np.nan]])
     center = np.array([0.5, 0.5])
     kernel = RowMapKernel(2, center=center, fills=True)
-    found = summed(2, 0, -1, lambda sums: mapped_gram.add_mapped(sums, kernel, None, x, None, None, 0, 2))
+    found = summed(2, 0, -1, lambda sums: row_maps.add_mapped(sums, kernel, None, x, None, None, 0, 2))
     filled = np.array([[0.0, 0.5], [-0.25, 0.0]])
     assert found.equals(summed(2, 0, -1, lambda sums: sums.add(filled, None, None, 0, 2)))
 
@@ -106,16 +106,16 @@ def test_shapes_that_do_not_fit_are_refused():
     sums = gram.GramSums(*tables(3, 2), block_rows=8, use_blas=False, with_sums=False)
     for pair in ((x[:, :2], y), (x, y[:, :1])):
         with pytest.raises(ValueError, match="other columns"):
-            mapped_gram.add_mapped(sums, of_x, of_y, *pair, None, 0, 10)
+            row_maps.add_mapped(sums, of_x, of_y, *pair, None, 0, 10)
     for arguments in ((of_x, None, x, None), (of_x, of_y, x, None), (of_x, None, x, y)):
         with pytest.raises(ValueError, match="sums of outcomes"):
-            mapped_gram.add_mapped(sums, *arguments, None, 0, 10)
+            row_maps.add_mapped(sums, *arguments, None, 0, 10)
     for rows, start, stop in ((None, -1, 3), (None, 0, 11), (np.arange(4), 0, 5)):
         with pytest.raises(IndexError, match="within the rows"):
-            mapped_gram.add_mapped(sums, of_x, of_y, x, y, rows, start, stop)
+            row_maps.add_mapped(sums, of_x, of_y, x, y, rows, start, stop)
     with pytest.raises(IndexError, match="within the rows"):
-        mapped_gram.add_mapped(sums, of_x, of_y, x, y[:9], None, 0, 5)
-    assert mapped_gram.add_mapped(sums, of_x, of_y, x, y, None, 4, 4) == gram.PACKED
+        row_maps.add_mapped(sums, of_x, of_y, x, y[:9], None, 0, 5)
+    assert row_maps.add_mapped(sums, of_x, of_y, x, y, None, 4, 4) == gram.PACKED
     assert sums.rows_in_totals == 0
 
 
@@ -123,4 +123,4 @@ def test_full_totals_are_refused():
     sums = gram.GramSums((1, 1.0, 2.0**26, 2**52), (0, 1.0, 1.0, 1), block_rows=1, use_blas=False, with_sums=False)
     n = sums.capacity + 1
     with pytest.raises(OverflowError, match="take them first"):
-        mapped_gram.add_mapped(sums, RowMapKernel(1), None, np.zeros((n, 1)), None, None, 0, n)
+        row_maps.add_mapped(sums, RowMapKernel(1), None, np.zeros((n, 1)), None, None, 0, n)

@@ -1,3 +1,0 @@
-"""np.sum(weights / np.maximum(counts - k, 1) ** 2) of n weights and counts; inverse_squares.pyx says how exact."""
-
-cdef double sum_of(const double* weights, const double* counts, Py_ssize_t n, double k) noexcept nogil
