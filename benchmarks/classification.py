@@ -46,7 +46,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.accuracy import clipped_descent, show, within
 from benchmarks.bench_sparse_regression import table as sparse_table
 from dpfast import MultiOutcomeRidge, ObjectivePerturbationClassifier, SparseRegression, UtilityWarning
-from dpfast.demo.tables import images, measurements
+from dpfast.demo import images, measurements
 from dpfast.privacy import gaussian_scale
 from dpfast.solvers import CappedLogisticLoss
 

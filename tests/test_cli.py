@@ -14,7 +14,6 @@ from catalogue import FAMILIES
 
 from dpfast import UtilityWarning, audit, demo, noise, registry
 from dpfast.cli import main
-from dpfast.demo import tables
 
 
 def test_plan_speaks_from_public_numbers(capsys):
@@ -112,23 +111,23 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 PICTURES = {"accuracy.png", "sparse-regression.png", "synthetic-control.png", "policy-evaluation.png"}
 
 
-@pytest.mark.parametrize(("every", "said"), [(tables.REPEATS, ""), (2, "noise"), (1, "noise")])
+@pytest.mark.parametrize(("every", "said"), [(demo.REPEATS, ""), (2, "noise"), (1, "noise")])
 def test_the_demo_says_what_half_of_the_fits_warn_of(every, said):
     """One fit of ten may say by chance what is not so."""
-    numbers = iter(range(1 + tables.REPEATS))
+    numbers = iter(range(1 + demo.REPEATS))
 
     def fit(epsilon, delta):
         if (number := next(numbers)) and number % every == 0:
             warnings.warn("noise", UtilityWarning, stacklevel=1)
         return 0.0
 
-    line, _ = tables.Comparison("a table", 5, "value", fit, float).line(1.0, 0.0)
+    line, _ = demo.Comparison("a table", 5, "value", fit, float).line(1.0, 0.0)
     assert line.caution == said
 
 
 def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tables, "REPEATS", 1)
-    monkeypatch.setattr(tables, "EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr(demo, "REPEATS", 1)
+    monkeypatch.setattr(demo, "EPSILONS", (1.0, 4.0))
     assert main(["demo", "--output", str(tmp_path / "demo")]) == 0
     printed = capsys.readouterr().out
     with (tmp_path / "demo" / "results.csv").open(newline="") as file:
@@ -150,9 +149,8 @@ def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path,
 
 
 def test_the_demo_goes_without_what_is_not_installed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tables, "REPEATS", 1)
-    for module in (demo, tables):
-        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo, "REPEATS", 1)
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
     assert main(["demo", "--output", str(tmp_path)]) == 0
     assert "No pictures: matplotlib is not installed (pip install 'dpfast[plot]')." in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]

@@ -63,7 +63,7 @@ TESTED_BY = {
 TESTED_ALIKE = {
     "attacks.py": "audit/test_audit.py",
     "job.py": "jobs/test_outputs_by_family.py",
-    "demo": "test_cli.py",
+    "demo.py": "test_cli.py",
 }
 
 

@@ -24,7 +24,7 @@ from dpfast.datasets.decision_processes import (
     table_trajectories,
     table_values,
 )
-from dpfast.demo.tables import EXPLORE, GAMES, GAMMA
+from dpfast.demo import EXPLORE, GAMES, GAMMA
 from dpfast.statistics import Trajectories, first_visit_returns
 
 EPSILON, DELTA = 1.0, 1e-5

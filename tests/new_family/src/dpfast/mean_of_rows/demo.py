@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from dpfast.mean_of_rows.estimator import MeanOfRows
 
-from dpfast.demo.tables import Comparison, Line
+from dpfast.demo import Comparison, Line
 
 
 def lines() -> Iterator[tuple[Line, list[Any]]]:
