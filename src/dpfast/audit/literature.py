@@ -17,7 +17,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, Events, GaussianShift
 from dpfast.privacy import Privacy, classic_gaussian_scale, l2_laplace_scale, laplace_scale
-from dpfast.releases.printed import printed
+from dpfast.releases import printed
 
 #: Batch size of outputs: at least a hundred times this many are drawn.
 _FEW, _MANY = 1000, 20_000

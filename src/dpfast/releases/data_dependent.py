@@ -21,8 +21,8 @@ from dpfast.privacy import (
     smooth_gaussian,
     smooth_gaussian_delta,
 )
+from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
-from dpfast.releases.printed import printed
 
 Constants = Literal["sound", "paper", "icml"]
 

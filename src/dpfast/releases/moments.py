@@ -47,8 +47,8 @@ from dpfast.privacy.block_moments import (
 from dpfast.privacy.guarantee import Law, coordinate_deviation, gaussian_mu, l2_laplace_scale, law_for
 from dpfast.privacy.moment_scales import MomentScales, moment_mu, moment_scales
 from dpfast.privacy.subsampling import subsampled_moment_delta, subsampled_moment_scales
+from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
-from dpfast.releases.printed import printed
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments
 from dpfast.statistics import Gram, PersonUnit, SampledGram, SufficientStatistics, person_block_bounds
 

@@ -75,8 +75,8 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
 from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.privacy.objective import Changes, SplitCost
+from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
-from dpfast.releases.printed import printed
 from dpfast.solvers import Box, CallableLoss, ElasticNet, GeneralisedLinearLoss, L2Ball, Lasso, Proximable, SquaredLoss
 from dpfast.solvers.constraints import Constraint
 from dpfast.solvers.losses import CallableLossSum, GeneralisedLinear, LeastSquares, LossBounds

@@ -20,9 +20,9 @@ from dpfast import noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.privacy import Calibration, Privacy, VoteNoise, loss_range, score_rate, vote_noise
+from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.releases.objective_bounds import ObjectiveBounds
-from dpfast.releases.printed import printed
 from dpfast.solvers.best_subset import SupportScores, score_error
 from dpfast.statistics import Selector, block_votes
 

@@ -59,9 +59,9 @@ from dpfast.privacy import (
     weight_sensitivity,
 )
 from dpfast.privacy.guarantee import ROUND_UP, coordinate_deviation, expected_length
+from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw, draw_columns
 from dpfast.releases.objective_bounds import draw_perturbation, perturbation_rounding
-from dpfast.releases.printed import printed
 from dpfast.solvers import L1Ball
 from dpfast.solvers.quadratic import FactorMatrix, minimise_quadratic
 from dpfast.statistics.rows import NORM_SLACK, RowMap

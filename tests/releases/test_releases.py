@@ -11,7 +11,7 @@ import pytest
 
 import dpfast
 from dpfast import registry
-from dpfast.releases.printed import printed
+from dpfast.releases import printed
 
 TESTS = Path(__file__).parents[1]
 
