@@ -60,7 +60,7 @@ CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/constraints.py solvers/averaged_descent.py solvers/loss*.py"
 # What draws nothing and releases nothing: attacks, texts. Of `printed`, tests run a copy of the source.
 SPARED = "*/attacks.py *_attacks.py */job.py */reports.py */presented.py"
-SPARED += " attack/turned_rows.py *__.py _version.py _lazy.py"
+SPARED += " attack/turned_rows.py *__.py _version.py"
 SPARED += " _optional.py"
 # Tests that run no such file, or take long.
 UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"

@@ -4,8 +4,7 @@ Public names are imported when they are first used, so that importing dpfast loa
 ``__init__.pyi``, for readers, type checkers and Python alike.
 """
 
-from dpfast._lazy import lazy
-from dpfast.registry import HOMES
+from dpfast.registry import HOMES, lazy
 
 __all__ = sorted(HOMES)
 

@@ -1,20 +1,63 @@
-"""The names and families: read off the package's stub, ``__init__.pyi``, with each name there once.
+"""The names and families: read off stubs, ``__init__.pyi``, with each name there once; and lazy imports of names.
 
 A family is a folder with an ``estimator.py``; nothing outside its folder names it but a line of the stub. The family
 itself gives the rest, in modules of fixed names. ``attacks.py`` has ``attacks(privacy)``, attacks on each of its
 mechanisms. ``job.py``, if present, has ``KINDS``, each a `dpfast.jobs.kinds.Kind`. ``demo.py``, if present, has
 ``lines()`` of the demonstration's table.
+
+A package shows names of other modules, and loads them on first use.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from dpfast._lazy import stub_homes
+
+def stub_homes(path: str) -> dict[str, str]:
+    """Return the module of each name of a package, read off the stub beside its file.
+
+    Its lines have the form ``from module import name as name``; importing ast would take longer than all of this.
+    """
+    with open(os.path.join(os.path.dirname(path), "__init__.pyi"), encoding="utf-8") as stub:
+        imports = [line.split() for line in stub if line.startswith("from ")]
+    return {name: module for _, module, _, name, *_ in imports}
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that shows the names of `homes`, each with its module.
+
+    A module of the package itself has the package as its home.
+    """
+    shown = sys.modules[package]
+
+    class Package(ModuleType):
+        """Keeps names from modules of the same spelling, which Python sets on the package once they are imported."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not isinstance(value, ModuleType) or homes.get(name, package) == package:
+                super().__setattr__(name, value)
+
+    shown.__class__ = Package
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        found = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
+        setattr(shown, name, found)
+        return found
+
+    def names() -> list[str]:
+        return sorted({*vars(shown), *homes})
+
+    return get, names
+
 
 _HERE = os.path.dirname(__file__)
 

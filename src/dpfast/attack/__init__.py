@@ -1,6 +1,6 @@
 """Building blocks of attacks, used by each family: laws of noise, lower bounds, rows at the worst angle."""
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 

@@ -4,7 +4,7 @@ Nothing here is private. Synthetic data come from NumPy's generators. So modules
 package: noise comes from `dpfast.noise` alone.
 """
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 

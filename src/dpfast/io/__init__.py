@@ -1,6 +1,6 @@
 """Any table as blocks of rows: NumPy, pandas, whatever offers Arrow's stream, files, Dask, iterables of blocks."""
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 

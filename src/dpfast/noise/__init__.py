@@ -1,6 +1,6 @@
 """The only folder that draws randomness: sources of bits, and exact laws seen through a public grid."""
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 

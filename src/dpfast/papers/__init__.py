@@ -5,7 +5,7 @@ Only `dpfast.releases.printed` imports this package, for ``calibration="paper"``
 
 from typing import NamedTuple
 
-from dpfast._lazy import lazy
+from dpfast.registry import lazy
 
 _MODULES = ("convex_erm", "policy_evaluation", "primo", "sparse_regression", "synthetic_control")
 

@@ -6,7 +6,7 @@ of `series` distinguish the series, also in other pictures. Their colours are fo
 otherwise. Markers and styles of lines are for readers of grey.
 """
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 

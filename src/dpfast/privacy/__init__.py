@@ -1,6 +1,6 @@
 """Guarantees and calibrations, all of them functions of public numbers."""
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 

@@ -1,6 +1,6 @@
 """Mathematics on released or public values; knows nothing of privacy."""
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 # All other names of the stub are internal to the package.
 __all__ = [

@@ -1,6 +1,6 @@
 """Rows and trajectories to exact sums. The results are the data owner's: they are not private."""
 
-from dpfast._lazy import lazy, stub_homes
+from dpfast.registry import lazy, stub_homes
 
 __all__ = sorted(_HOMES := stub_homes(__file__))
 
