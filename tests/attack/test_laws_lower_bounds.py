@@ -2,12 +2,12 @@
 
 import math
 
+import lower_bounds
 import numpy as np
 import pytest
+from lower_bounds import epsilon_lower_bound, mu_lower_bound
 from scipy import stats
 
-from dpfast.attack import laws
-from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.privacy import gaussian_epsilon
 
 
@@ -36,13 +36,13 @@ def test_a_randomised_response_is_measured():
 
 def test_the_threshold_is_chosen_by_every_other_output_alone(monkeypatch):
     """It is judged by the others: they may be anything, and the thresholds that are looked at stay."""
-    exceed, looked_at = laws._exceed, []
+    exceed, looked_at = lower_bounds._exceed, []
 
     def seen(scores, thresholds, sign):
         looked_at.append(thresholds.tolist())
         return exceed(scores, thresholds, sign)
 
-    monkeypatch.setattr(laws, "_exceed", seen)
+    monkeypatch.setattr(lower_bounds, "_exceed", seen)
     rng = np.random.default_rng(3)
     scores = [rng.normal(size=400), rng.normal(0.5, size=400)]
     calls = []

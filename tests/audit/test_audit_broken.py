@@ -5,9 +5,9 @@ import itertools
 import attacks
 import numpy as np
 import pytest
+from lower_bounds import epsilon_lower_bound
 
 from dpfast import PolicyEvaluation, Trajectories, UtilityWarning, noise
-from dpfast.audit import epsilon_lower_bound
 from dpfast.estimator import base
 from dpfast.ledger import Reservation
 from dpfast.policy_evaluation import mechanism as smooth

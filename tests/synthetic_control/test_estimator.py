@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from engines import Listed
+from lower_bounds import epsilon_lower_bound, mu_lower_bound
 from neighbours import climb
 from scipy import linalg, stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dpfast import BudgetExceeded, Ledger, Privacy, SyntheticControl, UtilityWarning
-from dpfast.audit import epsilon_lower_bound, mu_lower_bound
 from dpfast.datasets import california_prop99, synthetic_control_panel
 from dpfast.noise import SeededSource
 from dpfast.privacy.guarantee import ReleasedUtilityWarning, gaussian_delta, gaussian_epsilon

@@ -10,6 +10,4 @@ from dpfast.attack.laws import Law as Law
 from dpfast.attack.laws import NormShift as NormShift
 from dpfast.attack.laws import OddsShift as OddsShift
 from dpfast.attack.laws import SampledShift as SampledShift
-from dpfast.attack.laws import epsilon_lower_bound as epsilon_lower_bound
-from dpfast.attack.laws import mu_lower_bound as mu_lower_bound
 from dpfast.attack.laws import shift_law as shift_law

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpfast import registry
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, Events, Finding, claimed, claims, epsilon_lower_bound, mu_lower_bound
+from dpfast.attack import Attack, Events, Finding, claimed, claims
 from dpfast.audit.literature import broken_attacks
 from dpfast.estimator.base import Summed
 from dpfast.ledger import BudgetExceeded, Ledger, Release
@@ -22,8 +22,6 @@ __all__ = [
     "Finding",
     "all_attacks",
     "broken_attacks",
-    "epsilon_lower_bound",
-    "mu_lower_bound",
     "one_claim_each",
 ]
 
