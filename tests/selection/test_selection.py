@@ -273,8 +273,6 @@ def test_nobody_held_out_is_fitted_and_nobody_fitted_is_asked(monkeypatch, table
         ({"adjacency": "both"}, ValueError, "adjacency"),
         ({"bound_y": None}, ValueError, "bound_y"),
         ({"bound_y": -1.0}, ValueError, "bound_y"),
-        ({"scoring": "accuracy"}, ValueError, "scoring"),
-        ({"scoring": "r2"}, ValueError, "scoring"),
         ({"test_size": 0.0}, ValueError, "test_size"),
         ({"test_size": 1.0}, ValueError, "test_size"),
         ({"refit_share": 1.0}, ValueError, "refit_share"),

@@ -154,7 +154,6 @@ def select(
     epsilon: float,
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
-    scoring: Scoring | None = None,
     bound_y: float | None = None,
     test_size: float = 0.25,
     refit_share: float = 0.5,
@@ -189,11 +188,9 @@ def select(
         square, so that k of them have about 1/sqrt(k) of it each; others have 1/k of it.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of people is public.
-    scoring : {"accuracy", "squared_error"}, optional
-        Cost of a held-out person: 1 for an error, or the squared error of the outcomes, no more than `bound_y` squared.
-        The default depends on the kind of prediction.
     bound_y : float, optional
-        For "squared_error": outcomes and predictions are clipped to [-bound_y, bound_y].
+        Needed where outcomes are predicted: outcomes and predictions are clipped to [-bound_y, bound_y], and a held-out
+        person costs the squared error, no more than `bound_y` squared. With classifiers an error costs 1.
     test_size : float, default 0.25
         Share of the people held out.
     refit_share : float, default 0.5
@@ -252,7 +249,7 @@ def select(
     if ledger is not None and not isinstance(ledger, Ledger):
         raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(ledger).__name__}")
     fitted = candidate.checked(estimators, privacy, ledger)
-    scoring = _scoring(fitted, scoring)
+    scoring = _scoring(fitted)
     cost_of = _cost(scoring, bound_y)
     check.share("test_size", test_size)
     if check.nonnegative("refit_share", refit_share) >= 1.0:
@@ -347,14 +344,11 @@ class _People(NamedTuple):
         return cost_of(model, self.y, self.X, **({} if self.whose is None else {"whose": self.whose}))
 
 
-def _scoring(estimators: Sequence[Any], scoring: Scoring | None) -> Scoring:
+def _scoring(estimators: Sequence[Any]) -> Scoring:
     classifiers = {is_classifier(estimator) for estimator in estimators}
     if len(classifiers) > 1:
         raise ValueError("estimators must all be classifiers, or all predict numbers")
-    natural: Scoring = "accuracy" if classifiers.pop() else "squared_error"
-    if scoring is not None and check.choice("scoring", scoring, ("accuracy", "squared_error")) != natural:
-        raise ValueError(f"scoring must be {natural!r} for what these estimators predict, got {scoring!r}")
-    return natural
+    return "accuracy" if classifiers.pop() else "squared_error"
 
 
 def _cost(scoring: Scoring, bound_y: float | None) -> Callable[..., int]:
