@@ -126,9 +126,8 @@ def inputs(frame, folder):
     frame[:200].to_parquet(folder / "part-1.pq")
     frame[200:].to_parquet(folder / "part-2.pq")
     yield {"path": "table.csv"}
-    yield {"path": "table.csv", "format": "csv"}
     yield {"path": str(folder / "table.parquet")}
-    yield {"path": "part-*.pq", "format": "parquet"}
+    yield {"path": "part-*.pq"}
     yield {"path": ["part-1.pq", "part-2.pq"]}
 
 
@@ -462,8 +461,6 @@ REFUSED = [
     (changed(input={"path": []}), "path must list at least one file"),
     (changed(input={"path": "table.xlsx"}), "the suffix '.xlsx'"),
     (changed(input={"path": "table.npy"}), "give a pair of them as x and y"),
-    (changed(input={"format": "parquet"}), "format is 'parquet', but the files are csv"),
-    (changed(input={"format": "xlsx"}), "format must be one of 'csv', 'parquet'"),
     (changed(input={"x": "x.npy"}), r"\[input\] has both path and x, y"),
     (changed(input={"path": None, "x": "x.csv", "y": "y.csv"}), "must be .npy files"),
     (changed(input={"path": None, "x": "x.npy", "y": "y.npy"}), "which .npy files do not have"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,9 @@ class Input:
     ----------
     path : str or list of str
         A CSV or Parquet file, a pattern, a folder of them, or a list of these; from the folder of this file on.
-    format : {"csv", "parquet"}
-        What the files must be; by their suffix, else.
     """
 
     path: str | list[str] | None = None
-    format: Literal["csv", "parquet"] | None = None
 
     def declared(self, here: Path) -> list[Path]:
         """Return the files as they were declared, from the job's folder on."""
@@ -45,13 +42,10 @@ class Input:
         return [here / path for path in paths]
 
     def found(self, here: Path) -> list[Path]:
-        """Return the existing files, all of one format: the declared one."""
+        """Return the existing files, which are tables of named columns."""
         files = [file for path in self.declared(here) for file in table_files(path, "[input] path")]
-        formats = {file_format(file, "[input] path") for file in files}
-        if "npy" in formats:
+        if "npy" in {file_format(file, "[input] path") for file in files}:
             raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
-        if self.format is not None and formats != {self.format}:
-            raise ValueError(f"[input] format is {self.format!r}, but the files are {', '.join(sorted(formats))}")
         for file in files:
             if not file.exists():
                 raise FileNotFoundError(
