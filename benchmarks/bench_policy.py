@@ -167,7 +167,7 @@ def stream(n_steps, path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
     names = {"trajectory": "id", "step": "step", "state": "state", "reward": "reward"}
-    found = first_visit_returns(Trajectories.iter_parquet(path, 1000, **names), GAMMA, return_range=RANGE)
+    found = first_visit_returns(Trajectories.iter_sorted(path, 1000, **names), GAMMA, return_range=RANGE)
     seconds = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(

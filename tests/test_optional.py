@@ -75,7 +75,7 @@ USES = {
     "an export": ("dp_accounting", lambda: dpfast.Ledger(dpfast.Privacy(1.0)).to_dp_accounting()),
     "walks": (
         "pyarrow",
-        lambda: list(Trajectories.iter_parquet("nowhere.parquet", 3, trajectory="a", state="b", reward="c")),
+        lambda: list(Trajectories.iter_sorted("nowhere.parquet", 3, trajectory="a", state="b", reward="c")),
     ),
 }
 

@@ -259,5 +259,5 @@ def long_tables(draw: Draw) -> None:
         return
     if draw.flag(0.3):
         path.write_bytes(draw.mutated(path.read_bytes()))
-    for _ in Trajectories.iter_parquet(path, block_steps=draw.choice((1, 2, 100)), **options):
+    for _ in Trajectories.iter_sorted(path, block_steps=draw.choice((1, 2, 100)), **options):
         pass

@@ -73,7 +73,7 @@ def test_parquet_in_blocks(tmp_path, block_steps, row_group, n_files, kind):
     for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
         frame.iloc[part].to_parquet(tmp_path / f"part{number}.parquet", row_group_size=row_group)
     blocks = list(
-        Trajectories.iter_parquet(tmp_path, step="when", **COLUMNS, **options, block_steps=block_steps),
+        Trajectories.iter_sorted(tmp_path, step="when", **COLUMNS, **options, block_steps=block_steps),
     )
     assert all(block.n_steps >= block_steps for block in blocks[:-1])
     assert Trajectories.concatenate(blocks) == expected(StateEncoder(LETTERS) if "states" in options else None)
@@ -98,7 +98,7 @@ def test_parquet_refused(tmp_path, change, message, block_steps):
     change(long_frame()).to_parquet(tmp_path / "t.parquet", row_group_size=1)
     options = {"states": LETTERS, "step": "when", "block_steps": block_steps}
     with pytest.raises(ValueError, match=message) as error:
-        list(Trajectories.iter_parquet(tmp_path / "t.parquet", **COLUMNS, **options))
+        list(Trajectories.iter_sorted(tmp_path / "t.parquet", **COLUMNS, **options))
     assert "SECRET" not in str(error.value)
 
 
@@ -106,14 +106,12 @@ def test_parquet_column_kinds_refused(tmp_path):
     pytest.importorskip("pyarrow")
     long_frame().to_parquet(tmp_path / "t.parquet")
     with pytest.raises(TypeError, match="'where' must hold integers"):
-        list(Trajectories.iter_parquet(tmp_path / "t.parquet", 3, **COLUMNS))
+        list(Trajectories.iter_sorted(tmp_path / "t.parquet", 3, **COLUMNS))
     with pytest.raises(TypeError, match="'where' must hold real numbers"):
-        list(Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS | {"reward": "where"}))
-    with pytest.raises(TypeError, match="Parquet"):
-        list(Trajectories.iter_parquet(tmp_path / "t.csv", 3, **COLUMNS))
+        list(Trajectories.iter_sorted(tmp_path / "t.parquet", states=LETTERS, **COLUMNS | {"reward": "where"}))
     long_frame().assign(where=[["a"]] * 6).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(TypeError, match="'where' must hold states that can be told apart, got list"):
-        list(Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS))
+        list(Trajectories.iter_sorted(tmp_path / "t.parquet", states=LETTERS, **COLUMNS))
 
 
 @pytest.mark.parametrize(
@@ -379,7 +377,7 @@ def test_minari_itself(tmp_path, monkeypatch):
 def test_returns_of_streams_and_frames_agree(tmp_path):
     pytest.importorskip("pyarrow")
     long_frame().to_parquet(tmp_path / "t.parquet", row_group_size=2)
-    blocks = Trajectories.iter_parquet(tmp_path / "t.parquet", states=LETTERS, **COLUMNS, block_steps=1)
+    blocks = Trajectories.iter_sorted(tmp_path / "t.parquet", states=LETTERS, **COLUMNS, block_steps=1)
     options = {"return_range": (-2.0, 3.0)}
     assert first_visit_returns(blocks, 0.9, **options) == first_visit_returns(expected(), 0.9, **options)
 
@@ -401,14 +399,17 @@ def test_tables_of_every_library(ids, tmp_path):
         frame["who"] = frame["who"].str[2:].astype(int)
     whole = Trajectories.from_frame(frame, step="when", states=LETTERS, **COLUMNS)
     frame.to_parquet(tmp_path / "t.parquet")
-    for table, in_order in [(tmp_path / "t.parquet", True), *libraries(frame)]:
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    files = [(tmp_path / "t.parquet", True), (tmp_path / "t.csv", True)]
+    for table, in_order in [*files, *libraries(frame)]:
         found = Trajectories.from_frame(table, step="when", states=LETTERS, **COLUMNS)
         assert found == whole
         if not in_order:
             with pytest.raises(TypeError, match="frame is a query, whose rows come in no fixed order: name the column"):
                 Trajectories.from_frame(table, states=LETTERS, **COLUMNS)
     numbered = frame.assign(where=frame["where"].map(LETTERS.index))
-    for table, _ in islice(libraries(numbered), 3):
+    numbered.to_csv(tmp_path / "t.csv", index=False)
+    for table, _ in [(tmp_path / "t.csv", True), *islice(libraries(numbered), 3)]:
         assert Trajectories.from_frame(table, 3, step="when", **COLUMNS).states.tolist() == whole.states.tolist()
 
 

@@ -211,6 +211,14 @@ class ArrowBatch:
         codes: Codes = encoded.indices.cast(pyarrow.int64()).fill_null(MISSING).to_numpy(zero_copy_only=False)
         return codes, encoded.dictionary.to_pylist()
 
+    def plain(self, name: str, *, may_miss: bool = False) -> NDArray[Any]:
+        """Return a column in its own dtype; missing entries are refused, or NaN in a column of numbers."""
+        column = self.column(name)
+        if column.null_count > 0 and not may_miss:
+            raise ValueError(f"column {name!r} has missing entries")
+        is_coded = sys.modules["pyarrow"].types.is_dictionary(column.type)
+        return numbers_of(column.dictionary_decode() if is_coded else column)
+
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
         column = self.column(name)

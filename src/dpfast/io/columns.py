@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -50,6 +50,8 @@ class Part:
     #: From the columns wanted, and what is declared of them, to batches, each with the share that has been read.
     batches: Callable[[Mapping[str, str]], Generator[tuple[Batch, float], None, None]]
     size: int = 0  # bytes, of a file
+    #: Told of the bytes that are read, where the reader names nobody else.
+    progress: Callable[[int], object] | None = None
 
     def read(
         self,
@@ -61,7 +63,7 @@ class Part:
 
         A file's next one is made meanwhile, by a thread. Whose thread may ask other tables is not known.
         """
-        n_read = 0
+        progress, n_read = progress or self.progress, 0
         every = ((made(batch), share) for batch, share in self.batches(wanted))
         for one, share in one_ahead(every) if self.size > 0 else every:
             yield one
@@ -78,6 +80,8 @@ def table_parts(table: Any, *, in_order: bool = True) -> Iterator[Part]:
     if not in_order and is_dask(table) and isinstance(getattr(table, "npartitions", None), int):
         for part in table.to_delayed():
             yield from table_parts(in_own_words(part.compute, "a partition of the Dask frame could not be computed"))
+    elif isinstance(table, DeclaredFiles):
+        yield from map(table.declared, table_parts(table.files))
     elif is_path(table):
         yield from map(_file_part, table_files(table, "the table"))
     elif is_frame(table) and table.ndim == 2:
@@ -99,6 +103,26 @@ def table_parts(table: Any, *, in_order: bool = True) -> Iterator[Part]:
 
 
 parts_in_turn = partial(table_parts, in_order=False)
+
+
+@dataclass(frozen=True)
+class DeclaredFiles:
+    """Files with columns of "number", "boolean" or "text", by declaration: a file's own types decide nothing."""
+
+    files: Sequence[Path]
+    kinds: Mapping[str, str]
+    progress: Callable[[int], object] | None = None
+
+    def declared(self, part: Part) -> Part:
+        """Return a part of the files as declared."""
+        families = {name: Family("text" if kind == "text" else "number", kind) for name, kind in self.kinds.items()}
+        batches = part.batches
+        return replace(
+            part,
+            families=families,
+            batches=lambda wanted: batches({name: self.kinds[name] for name in wanted}),
+            progress=self.progress,
+        )
 
 
 def _file_part(file: Path) -> Part:

@@ -52,6 +52,9 @@ class Batch(Entries, Protocol):
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
         """Return a column as places in a list of its values, in which few come twice; missing ones are `MISSING`."""
 
+    def plain(self, name: str, *, may_miss: bool = False) -> NDArray[Any]:
+        """Return a column in its own dtype; missing entries are refused, or NaN in a column of numbers."""
+
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
 
@@ -138,6 +141,15 @@ class FrameBatch:
         codes, values = sys.modules["pandas"].factorize(column)
         return np.where(codes < 0, MISSING, codes).astype(np.int64), values.tolist()
 
+    def plain(self, name: str, *, may_miss: bool = False) -> NDArray[Any]:
+        """Return a column in its own dtype; missing entries are refused, or NaN in a column of numbers."""
+        column = self.frame[name]
+        if not column.isna().any():
+            return np.asarray(column.to_numpy())
+        if not may_miss:
+            raise ValueError(f"column {name!r} has missing entries")
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
         return self.frame[name][rows]
@@ -163,7 +175,7 @@ def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str, *, least
 def frame_families(frame: Any) -> dict[str, Family]:
     """Return the family of each column, from the dtypes alone."""
     columns = zip(frame.columns, frame.dtypes, strict=True)
-    return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns if isinstance(name, str)}
+    return {name: Family(_family(dtype), str(dtype)) for name, dtype in columns}
 
 
 def frame_batches(frame: Any, names: Sized) -> Generator[tuple[FrameBatch, float], None, None]:

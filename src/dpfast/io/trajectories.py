@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -175,7 +174,7 @@ class Trajectories:
         ----------
         frame : table
             A pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a
-            Polars LazyFrame, or a path to Parquet files; rows in any order.
+            Polars LazyFrame, or a path to Parquet or CSV files; rows in any order.
         n_states, states
             As for `from_episodes`.
         trajectory, state, reward : str
@@ -243,23 +242,6 @@ class Trajectories:
         for block in sources.iter_sorted(frame, names, encoder, least):
             said = block.truncated if of_all is None else of_all
             yield cls(*block[:3], number, encoder=encoder, truncated=said)
-
-    @classmethod
-    def iter_parquet(
-        cls, path: str | PathLike[str], n_states: int | None = None, **options: Any
-    ) -> Iterator[Trajectories]:
-        """Stream Parquet files: `iter_sorted` of a path to a file, a pattern or a folder of files.
-
-        Parameters
-        ----------
-        path : path-like
-            Where they are.
-        n_states
-            As for `from_frame`.
-        **options
-            As for `iter_sorted`.
-        """
-        yield from cls.iter_sorted(path, n_states, **options)
 
     @classmethod
     def from_gymnasium(

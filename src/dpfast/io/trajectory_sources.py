@@ -6,7 +6,6 @@ whoever has their objects has done so, and pyarrow is imported to read a file.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import index
@@ -18,27 +17,21 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
 from dpfast._redacted import in_own_words
-from dpfast.io import arrow
-from dpfast.io.arrow import ArrowBatch
 from dpfast.io.blocks import is_unordered
+from dpfast.io.columns import DeclaredFiles, Part, table_parts
+from dpfast.io.frames import Batch
 from dpfast.io.people import numbered_column, people
-from dpfast.io.sources import (
-    arrow_library,
-    check_no_dask,
-    file_format,
-    is_arrow,
-    is_frame,
-    is_number,
-    is_path,
-    numbers_of,
-    table_files,
-)
+from dpfast.io.sources import is_arrow, is_dask, is_frame, is_path
 from dpfast.io.states import Encode, StateEncoder
 
 _NO_REWARD = "an episode has a reward that is not a real number"
 _NO_INTEGER = (
     "an episode has a state that is not an integer: list all states there are in `states` instead of giving n_states"
 )
+
+
+# Up to which doubles hold every integer.
+_EXACT_INTEGERS = 2.0**53
 
 
 class Flat(NamedTuple):
@@ -122,8 +115,12 @@ def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     """Flatten a long table with rows in any order: it is read once, some rows at a time."""
     if names.step is None and is_unordered(table):
         raise TypeError("frame is a query, whose rows come in no fixed order: name the column of steps, step=...")
-    rows = _frame_rows(table, names, encoder) if is_frame(table) else _table_rows(table, names, encoder)
-    return flattened(rows, names)
+    numbers: dict[Hashable, int] = {}
+
+    def ids(batch: Batch, name: str) -> NDArray[Any]:
+        return batch.plain(name) if is_frame(table) else numbered_column(batch, name, numbers)
+
+    return flattened(Rows.joined(list(_rows_of(table, names, encoder, ids)), names), names)
 
 
 def flattened(rows: Rows, names: Names) -> Flat:
@@ -139,30 +136,6 @@ def flattened(rows: Rows, names: Names) -> Flat:
 def _of_trajectories(flags: NDArray[np.bool_], offsets: IntArray) -> NDArray[np.bool_]:
     """Return whether each trajectory has a row that is flagged."""
     return np.logical_or.reduceat(flags, offsets[:-1]) if len(flags) else flags
-
-
-def _frame_rows(frame: Any, names: Names, encoder: StateEncoder | None) -> Rows:
-    names.check(frame.columns if frame.ndim == 2 else (), "frame")
-    for name in (names.trajectory, names.step):
-        if name is not None and frame[name].isna().any():
-            raise ValueError(f"column {name!r} has missing entries")
-    states, rewards = _frame_states(frame[names.state], names.state, encoder), frame[names.reward]
-    steps = None if names.step is None else frame[names.step].to_numpy()
-    flags = None
-    if names.truncated is not None:
-        flags = frame[names.truncated].to_numpy()
-        if flags.dtype != np.bool_:
-            raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {flags.dtype}")
-    return Rows(frame[names.trajectory], states, _frame_rewards(rewards, names.reward), steps, flags)
-
-
-def _table_rows(table: Any, names: Names, encoder: StateEncoder | None) -> Rows:
-    numbers: dict[Hashable, int] = {}
-
-    def ids(batch: ArrowBatch, name: str) -> IntArray:
-        return numbered_column(batch, name, numbers)
-
-    return Rows.joined(list(_rows_of(table, names, encoder, ids)))
 
 
 def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:
@@ -182,28 +155,11 @@ def _increase(steps: NDArray[Any], number: IntArray) -> bool:
     return bool(np.all((steps[1:] > steps[:-1]) | (number[1:] != number[:-1])))
 
 
-def _frame_states(column: Any, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
-    if encoder is not None:
-        return encoder.codes(column.to_numpy())
-    if not sys.modules["pandas"].api.types.is_integer_dtype(column.dtype):
-        raise TypeError(f"column {name!r} must hold integers with n_states (else give `states`), got {column.dtype}")
-    if column.hasnans:
-        return np.asarray(column.to_numpy(np.int64, na_value=-1))
-    return np.asarray(column.to_numpy(column.dtype.type if isinstance(column.dtype, np.dtype) else np.int64))
-
-
-def _frame_rewards(column: Any, name: str) -> NDArray[Any]:
-    if not sys.modules["pandas"].api.types.is_any_real_numeric_dtype(column.dtype):
-        raise TypeError(f"column {name!r} must hold real numbers, got {column.dtype}")
-    dtype = np.float32 if column.dtype == np.float32 else np.float64
-    return np.asarray(column.to_numpy(dtype, na_value=np.nan))
-
-
 def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_steps: int) -> Iterator[Flat]:
     """Cut a sorted table into blocks of whole trajectories, of at least so many steps but for the last."""
     pending: list[Rows] = []
     n_pending, last_start = 0, 0
-    for rows in _rows_of(table, names, encoder, _sorted_column):
+    for rows in _rows_of(table, names, encoder, _plain):
         starts = _starts(rows.ids)
         if len(starts) > 1 or (pending and pending[-1].ids[-1] != rows.ids[0]):
             last_start = n_pending + int(starts[-1])
@@ -211,11 +167,11 @@ def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_st
         n_pending += len(rows.ids)
         # The last trajectory may go on in the next rows.
         if last_start >= block_steps:
-            whole = Rows.joined(pending)
+            whole = Rows.joined(pending, names)
             yield whole.flat(names, last_start)
             pending, n_pending, last_start = [whole.after(last_start)], n_pending - last_start, 0
     if n_pending > 0:
-        yield Rows.joined(pending).flat(names, n_pending)
+        yield Rows.joined(pending, names).flat(names, n_pending)
 
 
 class Rows(NamedTuple):
@@ -228,10 +184,11 @@ class Rows(NamedTuple):
     truncated: NDArray[np.bool_] | None
 
     @classmethod
-    def joined(cls, parts: list[Rows]) -> Rows:
+    def joined(cls, parts: list[Rows], names: Names) -> Rows:
         """Return the rows of all parts."""
         if not parts:
-            return cls(np.empty(0), np.empty(0, np.int64), np.empty(0), None, None)
+            flags = None if names.truncated is None else np.empty(0, np.bool_)
+            return cls(np.empty(0), np.empty(0, np.int64), np.empty(0), None, flags)
         return cls._make(
             None if several[0] is None else np.concatenate(several) for several in zip(*parts, strict=True)
         )
@@ -261,83 +218,60 @@ def _starts(ids: NDArray[Any]) -> IntArray:
 
 
 def _rows_of(
-    table: Any, names: Names, encoder: StateEncoder | None, read_ids: Callable[[ArrowBatch, str], NDArray[Any]]
+    table: Any, names: Names, encoder: StateEncoder | None, read_ids: Callable[[Batch, str], NDArray[Any]]
 ) -> Iterator[Rows]:
-    for label, schema, batches in _sources(table, names):
-        names.check(schema.names, label)
-        types = sys.modules["pyarrow"].types
-        if encoder is None and not types.is_integer(schema.field(names.state).type):
-            raise TypeError(f"column {names.state!r} must hold integers with n_states: else give `states`")
-        if encoder is not None:
-            _check_listable(schema.field(names.state).type, names.state)
-        reward = schema.field(names.reward).type
-        if not is_number(reward):
-            raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward}")
-        if names.truncated is not None and not types.is_boolean(schema.field(names.truncated).type):
-            found = schema.field(names.truncated).type
-            raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {found}")
-        for batch, _ in batches:
-            if len(batch) > 0:
-                yield Rows(
-                    read_ids(batch, names.trajectory),
-                    _batch_states(batch, names.state, encoder),
-                    numbers_of(batch.column(names.reward)),
-                    None if names.step is None else _sorted_column(batch, names.step),
-                    None if names.truncated is None else _sorted_column(batch, names.truncated).astype(np.bool_),
-                )
-
-
-def _sources(table: Any, names: Names) -> Iterator[tuple[str, Any, Iterator[tuple[ArrowBatch, float]]]]:
-    """Iterate over the files, or the one stream, of a table: its name in messages, its schema and its batches."""
-    if is_path(table):
-        for file in table_files(table, "path"):
-            if file_format(file, "path") != "parquet":
-                raise TypeError(f"path must name Parquet files, got the suffix {file.suffix!r}")
-            yield (
-                repr(str(file)),
-                arrow.parquet_schema(file),
-                arrow.one_ahead(arrow.parquet_batches(file, names.listed())),
-            )
-        return
-    if is_frame(table) and table.ndim == 2:
-        names.check(table.columns, "the frame")
-        to_arrow = arrow_library("a sorted frame").Table.from_pandas
-        table = in_own_words(
-            partial(to_arrow, table[names.listed()], preserve_index=False),
-            "the frame has a column whose entries are not of one type",
-            TypeError,
-        )
-    check_no_dask(table)
-    if not is_arrow(table):
+    if not (is_path(table) or is_frame(table) or is_arrow(table) or is_dask(table) or isinstance(table, DeclaredFiles)):
         raise TypeError(
             f"frame must be a table with named columns, of pandas, Polars, DuckDB or Arrow, got {type(table).__name__}"
         )
-    stream = arrow.open_stream(table, "the table")
-    yield "the table", stream.schema, arrow.arrow_batches(stream, names.listed())
+    kinds = dict.fromkeys(names.listed(), "text") | {names.reward: "number"}
+    kinds |= {} if names.step is None else {names.step: "number"}
+    kinds |= {} if names.truncated is None else {names.truncated: "boolean"}
+    if encoder is None or not isinstance(encoder.states[0], str):
+        kinds[names.state] = "number"
+    for part in table_parts(table):
+        names.check(part.names, part.label)
+        _check_kinds(part, names, has_numbers=encoder is None)
+        for batch in part.read(kinds):
+            if len(batch) > 0:
+                yield Rows(
+                    read_ids(batch, names.trajectory),
+                    _states(batch, names.state, encoder),
+                    batch.plain(names.reward, may_miss=True),
+                    None if names.step is None else batch.plain(names.step),
+                    None if names.truncated is None else batch.plain(names.truncated).astype(np.bool_),
+                )
 
 
-def _sorted_column(batch: ArrowBatch, name: str) -> NDArray[Any]:
-    column = batch.column(name)
-    if column.null_count > 0:
-        raise ValueError(f"column {name!r} has missing entries")
-    if sys.modules["pyarrow"].types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+def _plain(batch: Batch, name: str) -> NDArray[Any]:
+    return batch.plain(name)
 
 
-def _check_listable(kind: Any, name: str) -> None:
-    """Refuse a type if Arrow cannot list its distinct values."""
-    pyarrow = sys.modules["pyarrow"]
-    if not pyarrow.types.is_dictionary(kind):
-        problem = f"column {name!r} must hold states that can be told apart, got {kind}"
-        in_own_words(pyarrow.nulls(0, kind).dictionary_encode, problem, TypeError)
+def _check_kinds(part: Part, names: Names, *, has_numbers: bool) -> None:
+    """Refuse columns with values of another kind; text files hold whatever is declared."""
+    if part.families is None:
+        return
+    state, reward = (part.families[name] for name in (names.state, names.reward))
+    if has_numbers and state.name != "number":
+        raise TypeError(f"column {names.state!r} must hold integers with n_states: else give `states`")
+    # Types within types, which Arrow does not compare.
+    if "<" in state.dtype and not state.dtype.startswith("dictionary"):
+        raise TypeError(f"column {names.state!r} must hold states that can be told apart, got {state.dtype}")
+    if reward.name != "number":
+        raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward.dtype}")
+    if names.truncated is not None and (found := part.families[names.truncated].dtype) not in ("bool", "boolean"):
+        raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {found}")
 
 
-def _batch_states(batch: ArrowBatch, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
+def _states(batch: Batch, name: str, encoder: StateEncoder | None) -> NDArray[Any]:
+    """Return the number of each state; -1 for a number that is none."""
     if encoder is not None:
         return encoder.codes_in(batch, name)
-    column = batch.column(name)
-    return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
+    values = batch.plain(name, may_miss=True)
+    if values.dtype.kind != "f":
+        return values
+    is_whole = (values == np.floor(values)) & (np.abs(values) < _EXACT_INTEGERS)
+    return np.where(is_whole, values, -1.0).astype(np.int64)
 
 
 def from_gymnasium(

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpfast._optional import optional
 from dpfast.io import Boolean, Category, Columns, Number, RowOwners
-from dpfast.io.columns import table_parts
-from dpfast.io.frames import MISSING, Batch
+from dpfast.io.columns import DeclaredFiles, table_parts
+from dpfast.io.frames import Batch
 from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
 from dpfast.jobs.parameters import table_of
 
@@ -79,13 +75,11 @@ class NamedColumns:
 
     def batches(self, files: list[Path], progress: Callable[[int], object] | None) -> Iterator[Batch]:
         """Iterate over batches of rows."""
+        table = self.of(files, progress)
+        for part in table_parts(table):
+            yield from part.read(table.kinds)
+
+    def of(self, files: list[Path], progress: Callable[[int], object] | None) -> DeclaredFiles:
+        """Return files as a table of these columns."""
         kinds = dict.fromkeys((*self.text, *self.ids), "text") | dict.fromkeys(self.numbers, "number")
-        kinds |= dict.fromkeys(self.booleans, "boolean")
-        for part in table_parts(files):
-            yield from part.read(kinds, progress=progress)
-
-
-def entries(batch: Batch, name: str) -> NDArray[Any]:
-    """Return a column of text as objects; None where an entry is missing."""
-    places, values = batch.distinct(name)
-    return np.array([*values, None], object)[np.where(places == MISSING, len(values), places)]
+        return DeclaredFiles(files, kinds | dict.fromkeys(self.booleans, "boolean"), progress)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpfast._optional import optional
 from dpfast.io import Deferred
-from dpfast.jobs.inputs import INPUT, NamedColumns, entries
+from dpfast.jobs.inputs import INPUT, NamedColumns
 from dpfast.jobs.kinds import Fact, Progress
 from dpfast.jobs.parameters import LEFT_OUT, NUMBER, Key, Lists, Named, table_of
 
@@ -136,17 +136,6 @@ class Panel:
             labels = pandas.CategoricalIndex(labels, categories=labels, ordered=True)
         return pandas.DataFrame(np.concatenate([np.empty((0, len(names))), *blocks]), columns=labels)
 
-    def rows(self, progress: Progress | None) -> Any:
-        """Return a long table as a frame."""
-        pandas = optional("pandas", "a job on a panel")
-        columns, names = self.layout.columns, (*self.layout.long, *(self.layout.predictors or ()))
-        found: dict[str, list[Any]] = {name: [np.empty(0, object if name in columns.text else float)] for name in names}
-        for batch in columns.batches(self.files, progress):
-            for name in names:
-                found[name].append(entries(batch, name) if name in columns.text else batch.numbers(name))
-        joined = {name: np.concatenate(parts) for name, parts in found.items()}
-        return pandas.DataFrame({name: pandas.Series(one, dtype=one.dtype) for name, one in joined.items()})
-
     @property
     def names(self) -> tuple[Sequence[str], ...]:
         """Names of targets."""
@@ -163,7 +152,8 @@ class Panel:
         if layout.periods is not None:
             model.fit(Deferred(partial(self.wide, progress)), layout.n_pre, self.series)
         else:
-            model.fit_long(Deferred(partial(self.rows, progress)), *layout.long, layout.treated, layout.n_pre)
+            rows = layout.columns.of(self.files, progress)
+            model.fit_long(rows, *layout.long, layout.treated, layout.n_pre)
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take, as far as they are known."""

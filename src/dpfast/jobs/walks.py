@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpfast import _arguments as check
-from dpfast._arrays import FloatArray, IntArray
 from dpfast.io import StateEncoder, Trajectories
-from dpfast.io.frames import Batch
-from dpfast.io.people import numbered_column
 from dpfast.io.sources import file_format
-from dpfast.io.trajectory_sources import Names, Rows, flattened
 from dpfast.jobs.inputs import INPUT, NamedColumns
 from dpfast.jobs.kinds import Fact, Progress
 from dpfast.jobs.parameters import Key, table_of
@@ -112,33 +106,6 @@ class Walks:
         """The declared states."""
         return list(range(self.steps.number)) if self.steps.states is None else self.steps.states
 
-    def read(self, progress: Progress | None) -> Trajectories:
-        """Return all trajectories, held in memory."""
-        steps, numbers = self.steps, dict[Hashable, int]()
-        batches = steps.columns.batches(self.files, progress)
-        rows = Rows.joined([self._rows(batch, numbers) for batch in batches])
-        flat = flattened(rows, Names(steps.id, steps.state, steps.reward, steps.order, None))
-        flags: Any = steps.truncated
-        if isinstance(flags, str):
-            flags = np.empty(0, np.bool_) if flat.truncated is None else flat.truncated
-        return Trajectories(*flat[:3], steps.number, encoder=steps.encoder, truncated=flags)
-
-    def _rows(self, batch: Batch, numbers: dict[Hashable, int]) -> Rows:
-        """Return rows with numbers of their owners; the state is -1 for an undeclared one."""
-        steps = self.steps
-        order = None if steps.order is None else _complete(batch, steps.order)
-        cut = _complete(batch, steps.truncated) > 0.0 if isinstance(steps.truncated, str) else None
-        whose = numbered_column(batch, steps.id, numbers)
-        return Rows(whose, self._codes(batch), batch.numbers(steps.reward), order, cut)
-
-    def _codes(self, batch: Batch) -> IntArray:
-        if self.steps.encoder is not None:
-            return self.steps.encoder.codes_in(batch, self.steps.state)
-        values = batch.numbers(self.steps.state)
-        with np.errstate(invalid="ignore"):
-            known = (values >= 0.0) & (values < self.steps.number) & (values == np.floor(values))
-        return np.where(known, values, -1.0).astype(np.int64)
-
     @property
     def names(self) -> tuple[Sequence[Any], ...]:
         """The declared states."""
@@ -178,15 +145,18 @@ class Blocks:
 
     @cached_property
     def _held(self) -> Trajectories:
-        return self.walks.read(self.progress)
+        walks = self.walks
+        return Trajectories.from_frame(walks.steps.columns.of(walks.files, self.progress), **self._declared)
+
+    @property
+    def _declared(self) -> dict[str, Any]:
+        steps = self.walks.steps
+        names = {"trajectory": steps.id, "state": steps.state, "reward": steps.reward, "step": steps.order}
+        return names | {"truncated": steps.truncated, "n_states": steps.n_states, "states": steps.encoder}
 
     def __iter__(self) -> Iterator[Trajectories]:
-        steps, files = self.walks.steps, self.walks.sorted_files
-        if files is None:
-            return iter([self._held])
-        names = {"trajectory": steps.id, "state": steps.state, "reward": steps.reward, "step": steps.order}
-        declared: dict[str, Any] = {"truncated": steps.truncated, "n_states": steps.n_states, "states": steps.encoder}
-        return Trajectories.iter_parquet(files, **names, **declared)  # type: ignore[arg-type]
+        files = self.walks.sorted_files
+        return iter([self._held]) if files is None else Trajectories.iter_sorted(files, **self._declared)
 
 
 class WalksForm:
@@ -203,10 +173,3 @@ class WalksForm:
         in_blocks = in_blocks and all(file_format(file, "[input] path") == "parquet" for file in files)
         steps.columns.check(files)
         return Walks(files, declared[0] if in_blocks else None, steps)
-
-
-def _complete(batch: Batch, name: str) -> FloatArray:
-    values = batch.numbers(name)
-    if np.isnan(values).any():
-        raise ValueError(f"column {name!r} has missing entries")
-    return values

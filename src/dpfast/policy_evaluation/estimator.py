@@ -233,7 +233,7 @@ class PolicyEvaluation(PrivateEstimator):
         ----------
         trajectories : Trajectories, iterable of Trajectories, Partitions, or episodes
             Episodes are a MinariDataset, or, with `states`, lists of its episodes or of steps: see `Trajectories.of`.
-            Blocks, as of `Trajectories.iter_parquet`, are read one at a time, in stages several times. An iterator is
+            Blocks, as of `Trajectories.iter_sorted`, are read one at a time, in stages several times. An iterator is
             read only once, and is refused with a private range. Parts hold Trajectories, or lists of them: a Dask bag,
             files by functions.
         y : None

@@ -259,7 +259,7 @@ def first_visit_returns(
     Parameters
     ----------
     trajectories : Trajectories, iterable of Trajectories, or Partitions
-        Blocks, as of `Trajectories.iter_parquet`, are read one at a time; a part holds Trajectories, or a list of them.
+        Blocks, as of `Trajectories.iter_sorted`, are read one at a time; a part holds Trajectories, or a list of them.
     gamma : float
         The discount, in (0, 1]; 1 needs a horizon.
     return_range : tuple of float, optional
