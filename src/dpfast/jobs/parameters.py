@@ -25,7 +25,7 @@ Schema = dict[str, Any]
 Place = tuple[str, ...]
 
 _WORDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a table"}
-_SAMPLES = {str: '"..."', bool: "false", int: "10", float: "1.0"}
+_SAMPLES = {"string": '"..."', "boolean": "false", "integer": "10", "number": "1.0"}
 _SCHEMAS = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
@@ -49,9 +49,9 @@ class Values(ABC):
     def schema(self) -> Schema:
         """Return their JSON schema."""
 
-    @abstractmethod
     def sample(self) -> str:
         """Return one as it is written."""
+        return _sample(self.schema())
 
     def taken(self, place: Place, value: object) -> Any:
         """Return the converted value; if it does not fit, TypeError, or ValueError for words."""
@@ -80,10 +80,6 @@ class Plain(Values):
     def schema(self) -> Schema:
         """As `Values` has it."""
         return {"type": _SCHEMAS[self.types[-1]]}
-
-    def sample(self) -> str:
-        """As `Values` has it."""
-        return _SAMPLES[self.types[-1]]
 
 
 TEXT, BOOLEAN, INTEGER, NUMBER = Plain((str,)), Plain((bool,)), Plain((int,)), Plain((int, float))
@@ -117,10 +113,6 @@ class Words(Values):
     def schema(self) -> Schema:
         """As `Values` has it."""
         return {"enum": list(self.accepted)}
-
-    def sample(self) -> str:
-        """As `Values` has it."""
-        return json.dumps(next(iter(self.accepted)))
 
 
 @dataclass(frozen=True)
@@ -156,11 +148,6 @@ class Lists(Values):
         sizes = {} if self.length is None else {"minItems": self.length, "maxItems": self.length}
         return {"type": "array", "items": self.item.schema()} | sizes
 
-    def sample(self) -> str:
-        """As `Values` has it; of numbers the first is less than the second, as limits are."""
-        one = self.item.sample()
-        return f"[{', '.join(one.replace('1.0', f'{k}.0') for k in range(1, 1 + (self.length or 1)))}]"
-
 
 @dataclass(frozen=True)
 class Array(Values):
@@ -182,7 +169,7 @@ class Array(Values):
         return {"type": "array", "items": {"anyOf": [number, {"type": "array", "items": number}]}}
 
     def sample(self) -> str:
-        """As `Values` has it."""
+        """As `Values` has it; with more than one number."""
         return "[0.0, 1.0]"
 
 
@@ -208,10 +195,6 @@ class Either(Values):
     def schema(self) -> Schema:
         """As `Values` has it."""
         return {"anyOf": [option.schema() for option in self.options]}
-
-    def sample(self) -> str:
-        """As `Values` has it."""
-        return self.options[0].sample()
 
 
 REQUIRED: Any = object()
@@ -275,10 +258,6 @@ class Table(Values):
             "additionalProperties": False,
         } | ({"description": self.says} if self.says else {})
 
-    def sample(self) -> str:
-        """As `Values` has it."""
-        return _inline({key.name: key.example or key.values.sample() for key in self.keys if key.default is REQUIRED})
-
 
 @dataclass(frozen=True)
 class Named(Values):
@@ -299,10 +278,6 @@ class Named(Values):
     def schema(self) -> Schema:
         """As `Values` has it."""
         return {"type": "object", "additionalProperties": self.item.schema()}
-
-    def sample(self) -> str:
-        """As `Values` has it."""
-        return _inline({"name": self.item.sample()})
 
 
 @dataclass(frozen=True)
@@ -334,12 +309,6 @@ class Variants(Values):
         properties = {"kind": {"const": name}} | schema["properties"]
         return schema | {"properties": properties, "required": [*([] if self.usual else ["kind"]), *schema["required"]]}
 
-    def sample(self) -> str:
-        """As `Values` has it."""
-        name, table = next(iter(self.tables.items()))
-        keys = {key.name: key.example or key.values.sample() for key in table.keys if key.default is REQUIRED}
-        return _inline({"kind": json.dumps(name)} | keys)
-
 
 def refuse_unknown(
     place: Place, given: Iterable[str], accepted: Sequence[str], elsewhere: Mapping[str, str] | None = None
@@ -367,8 +336,21 @@ def _shown(value: object) -> str:
     return repr(value) if isinstance(value, str) else _WORDS.get(type(value), type(value).__name__)
 
 
-def _inline(entries: Mapping[str, str]) -> str:
-    return f"{{ {', '.join(f'{name} = {value}' for name, value in entries.items())} }}"
+def _sample(schema: Schema) -> str:
+    """Return a value that keeps to a schema; of numbers in a list each is more than the one before, as limits are."""
+    if "anyOf" in schema:
+        return _sample(schema["anyOf"][0])
+    if "type" not in schema:
+        return json.dumps(schema["const"] if "const" in schema else schema["enum"][0])
+    if schema["type"] == "array":
+        one = _sample(schema["items"])
+        return f"[{', '.join(one.replace('1.0', f'{k}.0') for k in range(1, 1 + schema.get('minItems', 1)))}]"
+    if schema["type"] == "object":
+        properties = schema.get("properties") or {"name": schema["additionalProperties"]}
+        needed = schema.get("required", list(properties))
+        entries = (f"{name} = {_sample(properties[name])}" for name in needed)
+        return f"{{ {', '.join(entries)} }}"
+    return _SAMPLES[schema["type"]]
 
 
 _PLAIN: dict[Any, Values] = {float: NUMBER, int: INTEGER, bool: BOOLEAN, str: TEXT}
@@ -426,45 +408,29 @@ def values_of(hint: Any, classes: Collection[type] = (), *, says_none: bool = Fa
 
 
 def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[Values]:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint in _PLAIN:
-        yield _PLAIN[hint]
-    elif hint is AnyArray:
-        yield Array()
-    elif origin is Literal:
-        yield Words.of(*arguments)
-    elif origin in (typing.Union, UnionType):
-        yield from _options_of_union(arguments, classes, says_none)
-    elif origin is tuple:
-        item = values_of(arguments[0], says_none=True)
-        if item is not None:
-            yield Lists(Either((NUMBER, item)) if isinstance(item, Array) else item, len(arguments))
-    elif isinstance(origin, type) and issubclass(origin, Mapping | list):
-        item = values_of(arguments[-1])
-        if item is not None:
-            yield Lists(item) if origin is list else Named(item)
-    elif isinstance(hint, type):
-        offered = tuple(one for one in classes if hint in one.__mro__)
-        if offered:
-            yield objects_of(offered)
-
-
-def _options_of_union(arguments: Collection[Any], classes: Collection[type], says_none: bool) -> Iterator[Values]:
-    """Yield what there is in TOML for a union: numbers and tables, then arrays, words and objects."""
+    """Yield what there is in TOML for each type of a union: numbers and tables, then arrays, words and objects."""
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     words: dict[str, Any] = {}
-    found: list[Values] = []
     offered: list[type] = []
-    for one in arguments:
-        if typing.get_origin(one) is Literal:
-            words |= {word: word for word in typing.get_args(one)}
-        elif one is NoneType:
+    for kind in kinds:
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if kind in _PLAIN:
+            yield _PLAIN[kind]
+        elif origin is Literal:
+            words |= {word: word for word in arguments}
+        elif kind is NoneType:
             words |= {NONE: None} if says_none else {}
-        elif isinstance(one, type) and one not in (*_PLAIN, AnyArray):
-            offered += [cls for cls in classes if one in cls.__mro__ and cls not in offered]
-        elif one is not AnyArray:
-            found += _options(one, classes, says_none)
-    yield from found
-    if AnyArray in arguments:
+        elif origin is tuple:
+            item = values_of(arguments[0], says_none=True)
+            if item is not None:
+                yield Lists(Either((NUMBER, item)) if isinstance(item, Array) else item, len(arguments))
+        elif isinstance(origin, type) and issubclass(origin, Mapping | list):
+            item = values_of(arguments[-1])
+            if item is not None:
+                yield Lists(item) if origin is list else Named(item)
+        elif isinstance(kind, type) and kind is not AnyArray:
+            offered += [cls for cls in classes if kind in cls.__mro__ and cls not in offered]
+    if AnyArray in kinds:
         yield Array()
     if words:
         yield Words(words)
