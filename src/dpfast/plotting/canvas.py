@@ -169,13 +169,17 @@ class Canvas:
         getattr(self.ax, f"{side}axis").set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
 
     def image(self, values: FloatArray, low: float, high: float, quantity: str, aspect: Any) -> Any:
-        """Draw a map of values, from low to high whatever they are, with the bar that tells them."""
+        """Draw a map of values, from low to high whatever they are, with the bar that tells them; not on one."""
+        if self.drawn():
+            raise ValueError("a map shows one fit: give another its own ax")
+        self.plain("x", "y")
         options: dict[str, Any] = {"origin": "upper", "interpolation": "nearest", "aspect": aspect}
         image = self.ax.imshow(values, cmap=SHADES, vmin=low, vmax=high, **options)
         bar = self.ax.figure.colorbar(image, ax=self.ax)
         literal(bar.ax.yaxis.label)
         bar.set_label(_lines(bar.ax.yaxis.label, quantity, self.size[1]))
         self.ax.grid(False)
+        self.add(image)
         return image
 
     def band(self, x: Any, low: FloatArray, high: FloatArray, color: str, entry: str) -> None:

@@ -187,13 +187,9 @@ def _map(
     title: str | None,
 ) -> Axes:
     canvas = Canvas(ax, (7.0, 4.6))
-    if canvas.drawn():
-        raise ValueError("a map shows one fit: give another its own ax")
-    canvas.plain("x", "y")
     finite = np.abs(values[np.isfinite(values)])
     reach = float(finite.max(initial=0.0)) or 1.0
-    image = canvas.image(values, -reach, reach, quantity, aspect="auto")
-    canvas.add(image)
+    canvas.image(values, -reach, reach, quantity, aspect="auto")
     if limits is not None and values.size <= _MARKED:
         rows, columns = np.nonzero((limits[0] <= 0.0) & (limits[1] >= 0.0))
         if len(rows):

@@ -191,9 +191,6 @@ def _grid(
     rows, columns = values.shape
     width = min(max(0.5 * columns, 3.4), 7.0)
     canvas = Canvas(ax, (width + 1.4, min(max(width * rows / columns, 1.2), 7.0) + 1.2))
-    if canvas.drawn():
-        raise ValueError("a map shows one fit: give another its own ax")
-    canvas.plain("x", "y")
     finite = values[np.isfinite(values)]
     if limits is None:
         limits = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -205,7 +202,6 @@ def _grid(
         unsure = 2.0 * half.reshape(values.shape) > 0.5 * (high - low)
     known = np.where(unsure, np.nan, values)
     image = canvas.image(known, low, high, quantity, aspect="auto" if is_long else "equal")
-    canvas.add(image)
     for side in ("x", "y"):
         canvas.whole(side)
     wide, tall = canvas.size
