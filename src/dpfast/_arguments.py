@@ -191,9 +191,7 @@ def shape(name: str, value: object) -> tuple[int, ...]:
 
 def adjacency_value(value: object) -> str:
     """Return one of the two neighbouring relations."""
-    if value not in ADJACENCIES:
-        raise ValueError(f"adjacency must be 'replace_one' or 'add_remove', got {value!r}")
-    return str(value)
+    return choice("adjacency", value, ADJACENCIES)
 
 
 def positives(name: str, values: Sequence[float]) -> list[float]:

@@ -40,8 +40,8 @@ def write_document(path: str, kind: str, version: int, content: dict[str, Any], 
     replace_file(path, _OPENING + _digest(rest) + rest, temporary)
 
 
-def read_document(path: str, kind: str, *versions: int) -> dict[str, Any]:
-    """Return the content of a document; ValueError if it is damaged, or of another kind or other versions."""
+def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
+    """Return the content of a document; ValueError if it is damaged, or of another kind or version."""
     with open(path, "rb") as file:
         data = file.read()
     stated, rest = data[len(_OPENING) : _DIGEST_END], data[_DIGEST_END:]
@@ -56,11 +56,9 @@ def read_document(path: str, kind: str, *versions: int) -> dict[str, Any]:
         raise ValueError(f"{path!r} is not a {kind} file: it is no valid JSON") from error
     if content.get("kind") != kind:
         raise ValueError(f"{path!r} is not a {kind} file, but says that it is a {content.get('kind')!r} file")
-    if content.get("version") not in versions:
-        readable = " and ".join(map(str, versions))
+    if content.get("version") != version:
         raise ValueError(
-            f"{path!r} has version {content.get('version')!r} of the {kind} format, "
-            f"this dpfast reads version {readable}"
+            f"{path!r} has version {content.get('version')!r} of the {kind} format, this dpfast reads version {version}"
         )
     return {key: value for key, value in content.items() if key not in ("sha256", "kind", "version")}
 

@@ -175,7 +175,9 @@ class Ledger:
         ValueError, TypeError, OSError
             As for `Ledger`, and if there is no such file.
         """
-        return cls(_budget_of(path), path)
+        from dpfast.ledger.file import LedgerFile
+
+        return cls(LedgerFile.budget_of(check.real_path("path", path)), path)
 
     @property
     def budget(self) -> Privacy:
@@ -585,12 +587,6 @@ def _file(path: object, limits: Filter) -> LedgerFile:
 
     # By its resolved path: a link, if replaced, would no longer lead to this file.
     return LedgerFile.create(check.real_path("path", path), limits)
-
-
-def _budget_of(path: object) -> Privacy:
-    from dpfast.ledger.file import LedgerFile
-
-    return LedgerFile.budget_of(check.real_path("path", path))
 
 
 def _spend(draft: Draft, number: int, releases: tuple[Release, ...]) -> None:
