@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dpfast._optional import optional
 from dpfast.io import Boolean, Category, Columns, Number, RowOwners
-from dpfast.io.columns import DeclaredFiles, table_parts
+from dpfast.io.columns import Column, DeclaredFiles, table_parts
 from dpfast.io.frames import Batch
 from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
 from dpfast.jobs.parameters import table_of
@@ -55,22 +56,25 @@ class Input:
 INPUT = table_of(Input, path='"table.csv"')
 
 
+# What texts there are is not declared: one level stands for all.
+_COLUMNS: Mapping[str, Callable[[str], Column]] = {
+    "text": partial(Category, levels=("text",)),
+    "number": Number,
+    "boolean": Boolean,
+}
+
+
 @dataclass(frozen=True)
 class NamedColumns:
-    """Columns that are read as they stand, as text or as numbers, by declaration: a file's own types decide nothing."""
+    """Columns that are read as they stand, by declaration: a file's own types decide nothing."""
 
-    text: tuple[str, ...]
-    numbers: tuple[str, ...]
-    #: Of people: text or numbers.
-    ids: tuple[str, ...] = ()
-    booleans: tuple[str, ...] = ()
+    #: By name: "text", "number", "boolean", or "id", which may be text or numbers.
+    kinds: Mapping[str, str]
 
     def check(self, files: list[Path]) -> None:
         """Refuse files that lack one, or hold another kind of values there; no rows are read."""
-        # What texts there are is not declared: one level stands for all.
-        texts = (Category(name, ("text",)) for name in self.text)
-        Columns([*texts, *map(Number, self.numbers), *map(Boolean, self.booleans)]).check(files)
-        for name in self.ids:
+        Columns([_COLUMNS[kind](name) for name, kind in self.kinds.items() if kind != "id"]).check(files)
+        for name in (name for name, kind in self.kinds.items() if kind == "id"):
             RowOwners(files, name).check()
 
     def batches(self, files: list[Path], progress: Callable[[int], object] | None) -> Iterator[Batch]:
@@ -81,5 +85,5 @@ class NamedColumns:
 
     def of(self, files: list[Path], progress: Callable[[int], object] | None) -> DeclaredFiles:
         """Return files as a table of these columns."""
-        kinds = dict.fromkeys((*self.text, *self.ids), "text") | dict.fromkeys(self.numbers, "number")
-        return DeclaredFiles(files, kinds | dict.fromkeys(self.booleans, "boolean"), progress)
+        kinds = {name: "text" if kind == "id" else kind for name, kind in self.kinds.items()}
+        return DeclaredFiles(files, kinds, progress)

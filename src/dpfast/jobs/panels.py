@@ -90,14 +90,11 @@ class Layout:
     @property
     def columns(self) -> NamedColumns:
         """The columns, and how they are read."""
-        predictors = tuple(self.predictors or ())
+        predictors = dict.fromkeys(self.predictors or (), "number")
         if self.periods is not None:
-            return NamedColumns((), (*predictors, *self.periods))
-        is_text = isinstance(self.several[0], str), self.times == "text", False
-        of_text = tuple(name for name, text in zip(self.long, is_text, strict=True) if text)
-        return NamedColumns(
-            of_text, tuple(name for name in (*self.long, *(self.predictors or ())) if name not in of_text)
-        )
+            return NamedColumns(predictors | dict.fromkeys(self.periods, "number"))
+        unit = "text" if isinstance(self.several[0], str) else "number"
+        return NamedColumns(dict(zip(self.long, (unit, self.times, "number"), strict=True)) | predictors)
 
 
 _LAYOUT = table_of(Layout, n_pre="3", periods='["2019", "2020", "2021", "2022"]')
@@ -127,7 +124,7 @@ class Panel:
     def wide(self, progress: Progress | None) -> Any:
         """Return the donors as a frame, NaN where an entry is missing."""
         pandas = optional("pandas", "a job on a panel")
-        names = self.layout.columns.numbers
+        names = list(self.layout.columns.kinds)
         batches = self.layout.columns.batches(self.files, progress)
         blocks = [np.column_stack([batch.numbers(name) for name in names]) for batch in batches]
         labels: Any = [*(self.layout.predictors or ()), *self.labels]

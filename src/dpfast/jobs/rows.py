@@ -92,7 +92,7 @@ class RowWeights:
 
     @property
     def _column(self) -> NamedColumns:
-        return NamedColumns((), (self.weight,))
+        return NamedColumns({self.weight: "number"})
 
 
 _INPUT = table_of(RowsInput, path='"table.csv"')

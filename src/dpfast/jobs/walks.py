@@ -77,14 +77,10 @@ class Steps:
     @property
     def columns(self) -> NamedColumns:
         """The columns, and how they are read."""
-        numbers = (self.reward,) if self.order is None else (self.reward, self.order)
         is_text = self.states is not None and isinstance(self.states[0], str)
-        return NamedColumns(
-            (self.state,) if is_text else (),
-            numbers if is_text else (*numbers, self.state),
-            (self.id,),
-            (self.truncated,) if isinstance(self.truncated, str) else (),
-        )
+        kinds = {self.id: "id", self.state: "text" if is_text else "number", self.reward: "number"}
+        kinds |= {} if self.order is None else {self.order: "number"}
+        return NamedColumns(kinds | ({self.truncated: "boolean"} if isinstance(self.truncated, str) else {}))
 
 
 _STEPS = table_of(
