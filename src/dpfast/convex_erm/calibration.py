@@ -271,6 +271,24 @@ def calibrated_log_odds(
     return np.array([_KNOTS, *curves])
 
 
+class Counted(NamedTuple):
+    """The input of calibrated log-odds, all of it public: that of `calibrated_log_odds`, margins in a unit."""
+
+    unit: float
+    counts: FloatArray
+    deviation: float
+    ends: FloatArray
+    classes: Classes
+    agreement: float
+    intercepts: bool
+
+    def log_odds(self) -> FloatArray:
+        """Return margins and the log-odds of each class at them."""
+        unit, *counted, intercepts = self
+        curves = calibrated_log_odds(*counted, intercepts=intercepts)
+        return np.vstack([unit * curves[0], curves[1:]])
+
+
 def interpolated(curve: Sequence[FloatArray] | FloatArray, margins: FloatArray) -> FloatArray:
     """Return the log-odds of a class at margins: straight between those of its curve, and on beyond its ends."""
     at, odds = curve

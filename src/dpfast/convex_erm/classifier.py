@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from dpfast._redacted import quiet
 from dpfast.convex_erm.calibration import (
     N_POINTS,
     Classes,
-    calibrated_log_odds,
+    Counted,
     gaps,
     interpolated,
     limits,
@@ -214,7 +214,6 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     ridge_: float = field(init=False)
     method_: str = field(init=False)
     shift_: float = field(init=False)
-    log_odds_: FloatArray = field(init=False)
 
     @quiet
     def fit(
@@ -251,6 +250,14 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": lambda: columns_of(X)}
         return self._fit_weighted(X, y, sample_weight, **people)
+
+    @cached_property
+    def log_odds_(self) -> FloatArray:
+        """Margins and log-odds, from the noisy counts when they are first used."""
+        counted: Counted | None = vars(self).get("_counted_")
+        if counted is None:
+            raise AttributeError(f"this {type(self).__name__} has no calibrated probabilities", name="log_odds_")
+        return counted.log_odds()
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -541,13 +548,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return cls._planned(Asked(n, n_features, target, spread, score, "a margin of 1", max_rows), parameters)
 
     def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
-        if asked.max_rows is None and not self._descends(privacy, asked.n_features, asked.n):
+        if asked.max_rows is None and self._chosen_descent(privacy, asked.n_features, asked.n) is None:
             return super()._plan(privacy, asked)
         calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
-        mechanism, n_classes, each = calibrated(asked.n), len(self._declared_classes()), asked.max_rows or 1
+        mechanism, n_classes, each = calibrated(asked.n)[0], len(self._declared_classes()), asked.max_rows or 1
 
         def lost(people: int) -> float:  # who own as many rows as count
-            return lost_share(calibrated(people).agreement(people * each), asked.score, n_classes)
+            return lost_share(calibrated(people)[0].agreement(people * each), asked.score, n_classes)
 
         expected = asked.score - max(asked.score - 1.0 / n_classes, 0.0) * lost(asked.n)
         notes = {"steps": float(mechanism.schedule(asked.n * each).n_steps)}
@@ -609,7 +616,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if math.isinf(self.epsilon):
             return super()._predicted_map
         bound = getattr(self, "bound_x_", self.bound_x)
-        low, high = vars(self).get("_limits", (None, None))
+        low, high = vars(self).get("_limits_", (None, None))
         return RowMap(low, high, math.inf if bound is None else float(bound))
 
     @property
@@ -632,7 +639,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             return lost_of_released(mechanism, n, coef)
         return super()._error_of(mechanism, n, coef)
 
-    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float, curvature: float) -> float:
         return lost_accuracy(mechanism, n, signal)
 
     def _check_parameters(self, privacy: Privacy) -> None:
@@ -659,22 +666,28 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """Whether descent is taken where it can be: standard errors share mu with it."""
         return self.inference or self._n_minimisers > 2
 
-    def _descends(self, privacy: Privacy, n_features: int, n_rows: int) -> bool:
-        """Choose the method, from public numbers."""
-        if self.method == "gradient" or not self._may_descend:
-            return self.method == "gradient"
-        if self._needs_descent:
-            return True
-        rows = public_rows(n_rows, self.adjacency)
-        return rows is not None and self._descent(privacy, n_features, rows).agreement(rows) < _DESCENT_AGREES
+    def _chosen_descent(
+        self, privacy: Privacy, n_features: int, n_rows: int
+    ) -> tuple[NoisyDescent, Counts | None] | None:
+        """Choose the method, from public numbers: None is for minimisers."""
+        if self.method != "gradient" and not self._may_descend:
+            return None
+        chosen = self._descent(privacy, n_features, n_rows)
+        if self.method == "gradient" or self._needs_descent:
+            return chosen
+        rows = chosen[0].n_rows
+        return chosen if rows is not None and chosen[0].agreement(rows) < _DESCENT_AGREES else None
 
     def _descent(
         self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
-    ) -> NoisyDescent:
+    ) -> tuple[NoisyDescent, Counts | None]:
+        """Return the descent, and how margins are counted after it."""
         sizes = n_features, self._n_minimisers
         rows = self._known_rows(n_rows, max_rows)
-        _, rest = self._counts(privacy, n_features, rows, is_gaussian=True)
-        return NoisyDescent(rest, self._link, self._row_map(n_features), sizes, self.fit_intercept, rows, max_rows)
+        unit: Unit = "row" if max_rows is None else "person"
+        counts, rest = self._counts(privacy, n_features, rows, is_gaussian=True, unit=unit)
+        row_map = self._row_map(n_features)
+        return NoisyDescent(rest, self._link, row_map, sizes, self.fit_intercept, rows, max_rows), counts
 
     @property
     def _link(self) -> Link:
@@ -761,8 +774,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
         table = table.held()
         n_rows = table.count_rows()
-        if self._descends(privacy, table.n_features, n_rows):
-            return self._descending(privacy, People(table, n_threads=self.n_threads))
+        if (descent := self._chosen_descent(privacy, table.n_features, n_rows)) is not None:
+            return self._descending(privacy, People(table, n_threads=self.n_threads), descent)
         counts, _ = self._counts(privacy, table.n_features, n_rows, is_gaussian=False)
         return self._counted(super()._summed(privacy, table), privacy, counts, table)
 
@@ -775,17 +788,16 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             return io.open_table(rows, np.maximum(outcomes, 0.0))
         return io.open_table(table.partitions.mapped(_indicators, table.n_features, table.n_outcomes))
 
-    def _descending(self, privacy: Privacy, people: People) -> Summed:
+    def _descending(
+        self, privacy: Privacy, people: People, descent: tuple[NoisyDescent, Counts | None] | None = None
+    ) -> Summed:
         table, expected = people.table, None
-        n_rows = table.count_rows() if people.max_rows is None else None
-        mechanism = self._descent(privacy, table.n_features, n_rows, people.max_rows)
+        mechanism, counts = descent or self._descent(privacy, table.n_features, None, people.max_rows)
         if mechanism.n_rows is not None:
             error = lost_share(mechanism.agreement(mechanism.n_rows), ACCURACY, 2)
             expected = Expected(error, mechanism.n_rows)
         people = replace(people, table=self._as_descended(table))
         summed = Summed(Descent(mechanism, self._unit(table.n_features)), people, expected=expected)
-        unit: Unit = "row" if people.max_rows is None else "person"
-        counts, _ = self._counts(privacy, table.n_features, mechanism.n_rows, is_gaussian=True, unit=unit)
         return self._counted(summed, privacy, counts, people.table, people.groups)
 
     @property
@@ -807,13 +819,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         attributes, error = solved(mechanism, found)
         attributes |= {"classes_": self._declared_classes(), "method_": mechanism.method}
         if self.box_x is not None:
-            attributes["_limits"] = np.array(limits_of(self.box_x, attributes["n_features_in_"]))
+            attributes["_limits_"] = np.array(limits_of(self.box_x, attributes["n_features_in_"]))
         if counts is not None:
-            attributes |= self._calibration(calibrated, found, counts, error)
+            attributes["_counted_"] = self._counted_margins(calibrated, found, counts, error)
         return Fitted(attributes, error)
 
-    def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> dict[str, Any]:
-        """Return probabilities from noisy counts; the prior from margins depends on the error of the coefficients."""
+    def _counted_margins(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> Counted:
+        """Return noisy counts; the prior from margins depends on the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
         sides = counts.reshape(len(counts), 2, len(ends))
@@ -829,10 +841,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             agreement = 1.0 - error
         cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
-        curves = calibrated_log_odds(
-            cells, noise.deviation, ends / unit, classes, agreement, intercepts=self.fit_intercept
-        )
-        return {"log_odds_": np.vstack([unit * curves[0], curves[1:]])}
+        return Counted(unit, cells, noise.deviation, ends / unit, classes, agreement, self.fit_intercept)
+
+    def _state_to_save(self) -> dict[str, Any]:
+        computed = {"log_odds_": self.log_odds_} if "_counted_" in vars(self) else {}
+        return {name: one for name, one in vars(self).items() if name != "_counted_"} | computed
 
     def _counted_rows(self, fit: Minimisers | Descent) -> int | None:
         """Return how many rows are counted, if that is public, and each counts in full."""
@@ -866,8 +879,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         n_minimisers = 1 if len(self.classes_) == 2 else len(self.classes_)
         yield from (("coef_", (n_minimisers, self.n_features_in_)), ("intercept_", (n_minimisers,)))
         yield from self._shapes_of_errors()
-        if "_limits" in vars(self):
-            yield "_limits", (2, self.n_features_in_)
+        if "_limits_" in vars(self):
+            yield "_limits_", (2, self.n_features_in_)
         if hasattr(self, "log_odds_"):
             yield "log_odds_", (1 + n_minimisers, N_POINTS)
 

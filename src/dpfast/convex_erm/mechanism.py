@@ -272,20 +272,19 @@ class NoisyDescent(Mechanism[Descended]):
         return self._shown_agreement(steps, (len(steps) + 1) // 2, 0.0)
 
     def likely_agreement(self, steps: Sequence[Release]) -> float:
-        """Return the correlation below which a fit is said to be noise: of several classes, with the benefit of doubt.
+        """Return the correlation below which a fit of several classes is said to be noise, with the benefit of doubt.
 
         Their slopes have many entries, so that noise hides how long they are. All steps are examined too: their mean is
         shorter than the first ones', but its noise is the least. Half a standard deviation is added.
         """
-        if self.link == "logistic":
-            return self.shown_agreement(steps)
         return self._shown_agreement(steps, len(steps), _DOUBT)
 
     def _shown_agreement(self, steps: Sequence[Release], looked_at: int, doubt: float) -> float:
         entries, half = math.prod(self.shape), (len(steps) + 1) // 2
+        sums = np.add.accumulate([release.values["sum"] for release in steps[: max(looked_at, half)]])
         signal, relative = 0.0, math.sqrt(2.0 / entries)
         while looked_at:
-            mean = sum(release.values["sum"] for release in steps[:looked_at]) / looked_at
+            mean = sums[looked_at - 1] / looked_at
             noise = entries * steps[0].scales["sum"] ** 2 / looked_at
             beyond = float(np.sum(mean**2)) - noise + doubt * relative * noise
             unsure = 0.0 if looked_at >= half else _SURE * relative
@@ -312,8 +311,9 @@ class NoisyDescent(Mechanism[Descended]):
             position = stepped(position, steps, number, released.values["sum"])
 
         def found() -> Descended:
-            shown = self.shown_agreement(slopes), self.likely_agreement(slopes)
-            return Descended(averaged(position, steps), float(people), *shown)
+            shown = self.shown_agreement(slopes)
+            likely = shown if self.link == "logistic" else self.likely_agreement(slopes)
+            return Descended(averaged(position, steps), float(people), shown, likely)
 
         return found
 
@@ -433,7 +433,7 @@ class StepsOf(Around[_Told]):
 
 
 def _of_coefficients(query: Query) -> Query:
-    return query._replace(name=f"coefficients: {query.name}")
+    return Query(f"coefficients: {query.name}", *query[1:])
 
 
 @dataclass(frozen=True)

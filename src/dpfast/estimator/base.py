@@ -651,11 +651,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         original: Self = vars(self).get(_ORIGINAL, self)
         for model in (original, self):
-            kept = {
-                name: one
-                for name, one in vars(model).items()
-                if (name[-1] != "_" or name[0] == "_") and name != _UNSOLVED
-            }
+            kept = {name: one for name, one in vars(model).items() if name[-1] != "_" and name != _UNSOLVED}
             model.__dict__ = kept | dict(fitted)
         return original
 
@@ -779,6 +775,10 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _check_takes_people(self, privacy: Privacy) -> None:
         """Refuse people with several rows, where these are not supported."""
+
+    def _state_to_save(self) -> dict[str, Any]:
+        """Return what a file holds: parameters and fitted attributes, all of them computed."""
+        return vars(self)
 
     def _check_loaded(self) -> None:
         self._checked()
