@@ -121,6 +121,11 @@ def test_what_is_kept_sums_for_the_next_step_as_if_it_were_new(whitened, max_row
         assert residual_sums(table, step, clip, kept=kept, **people) == residual_sums(table, step, clip, **people)
         seen.append(kept[0])
     assert seen[0] is seen[1] is seen[2]
+    for rows in (x[:60], x):
+        part = io.open_table(rows, y[: len(rows)])
+        assert residual_sums(part, step, 2.0, kept=kept) == residual_sums(part, step, 2.0)
+    owners = {"whose": io.people(np.zeros(len(x), int), 2), "max_rows": 2}
+    assert residual_sums(part, step, 2.0, kept=kept, **owners) == residual_sums(part, step, 2.0, **owners)
     other = step_of(rng, whitened=not whitened)
     assert residual_sums(table, other, 1.0, kept=kept, **people) == residual_sums(table, other, 1.0, **people)
     assert kept[0] is not seen[0]

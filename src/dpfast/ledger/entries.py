@@ -219,13 +219,13 @@ class Release:
         shapes = {} if self.values else dict(self.shapes)
         for key, value in self.values.items():
             # A read-only array that owns its memory was handed over: a large one need not be held twice.
-            kept = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
-            values[key] = value if kept else np.array(value)
-            values[key].flags.writeable = False
-            shapes[key] = values[key].shape
-        own = vars(self)
-        for name, mapping in ("values", values), ("scales", self.scales), ("grid", self.grid), ("shapes", shapes):
-            own[name] = MappingProxyType(dict(mapping))
+            kept = isinstance(value, np.ndarray) and (flags := value.flags).owndata and not flags.writeable
+            values[key] = held = value if kept else np.array(value)
+            held.setflags(write=False)
+            shapes[key] = held.shape
+        own, view = vars(self), MappingProxyType
+        own["values"], own["shapes"] = view(values), view(shapes)
+        own["scales"], own["grid"] = view(dict(self.scales)), view(dict(self.grid))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # mappingproxy does not pickle; the constructor rebuilds it, and with it the read-only arrays.

@@ -110,7 +110,7 @@ _SLACK_WORDS = 2
 #: Words of a stream whose counters are written out, in place of a cipher of its own: that costs as much as these.
 _FEW_WORDS = 512
 # The lower halves of their counters.
-_BLOCKS = np.arange(_FEW_WORDS // 2 + 1, dtype=">u8")
+_BLOCKS = [block.to_bytes(8, "big") for block in range(_FEW_WORDS // 2 + 1)]
 _KEY_BYTES = 32
 
 _forks_survived = 0
@@ -153,12 +153,12 @@ class Stream:
         skipped = 0
         if self._cipher is None and 0 < n <= _FEW_WORDS - begun:
             first, skipped = divmod(begun, 2)
-            counters = np.empty((-(-(skipped + n) // 2), 2), ">u8")
-            counters[:, 0] = self._call
-            counters[:, 1] = _BLOCKS[first : first + len(counters)]
-            buffer = np.empty(counters.size + _SLACK_WORDS, np.uint64)
+            stop = first - (-(skipped + n) // 2)
+            # The call's number goes before each block's.
+            counters = self._call.to_bytes(8, "big").join([b"", *_BLOCKS[first:stop]])
+            buffer = np.empty(len(counters) // 8 + _SLACK_WORDS, np.uint64)
             encrypt = getattr(numbering.of_thread, "encrypt", None) or numbering.start()
-            encrypt(counters.data.cast("B"), buffer.data.cast("B"))
+            encrypt(counters, buffer.data.cast("B"))
         else:
             if self._cipher is None:
                 self._cipher = numbering.counter_mode(self._call, begun)

@@ -425,8 +425,9 @@ class NoisySum(SingleRelease):
             drawn = noise.gaussian(self.scale, self.shape, source, center=statistic, grid=grid)
         else:
             exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
-            drawn = draw(self.law, self.scale, exact, source, grid)
-        return Drawn(self.law, {"sum": drawn.reshape(self.shape)}, {"sum": grid}, self.mu, self.unit)
+            drawn = draw(self.law, self.scale, exact, source, grid).reshape(self.shape)
+        drawn.setflags(write=False)  # handed over to the record
+        return Drawn(self.law, {"sum": drawn}, {"sum": grid}, self.mu, self.unit)
 
 
 @remembered

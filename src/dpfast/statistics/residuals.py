@@ -309,6 +309,10 @@ def residual_sums(
     of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
     new_part, parts = partial(ThreadSums, step, held, bound_squares), list[ThreadSums]()
     if kept and bound_squares is None and (part := kept.pop()).again(step, held):
+        if whose is None and part.whole is table:
+            found = part.of_whole()
+            kept.append(part)
+            return found
         parts.append(part)
     found = _over_people(table, step, whose, max_rows, parts, new_part, of_part, _add_sums, n_threads)
     if kept is not None and bound_squares is None:
@@ -371,6 +375,8 @@ class ThreadRows(ABC):
     kernel: residual_step.ResidualRows
     #: Adds most rows with codes; the kernel adds the others.
     coded: coded_step.CodedRows | None = None
+    #: A table in arrays that it has read alone, in one go: it can again.
+    whole: io.Table | None = None
     _step: ResidualStep
     _tables: StepTables | None = None
 
@@ -445,6 +451,14 @@ class ThreadSums(ThreadRows):
         products = self._tables.pairs.total(by_slot, high, low, self._held.bound)
         found = ResidualSums(products, None, n_beyond)
         self._sums = found if self._sums is None else _add_sums(self._sums, found)
+
+    def of_whole(self) -> ResidualSums:
+        """Return the sums of the table that it has read before."""
+        assert self.whole is not None
+        assert self.whole.arrays is not None
+        x, y = self.whole.arrays
+        _check_added([self.kernel.add(x, y, None, 0, len(x))])
+        return self.taken()
 
     def make_room(self, n_rows: int) -> None:
         """See to it that so many rows can be added."""
@@ -534,7 +548,8 @@ def _over_people(
             if isinstance(x, CodedBlock) and x.layout != layout:
                 layout, tables = x.layout, coded_tables(step, x.layout)
             own = tables if isinstance(x, CodedBlock) else None
-            _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y, own), own)
+            in_one_go = _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y, own), own)
+            parts[0].whole = table if in_one_go and table.arrays is not None and is_readable(x, y) else None
     else:
         assert isinstance(whose, People)
         assert table.arrays is not None
@@ -554,7 +569,8 @@ def _add_ranges(
     n_threads: int | None,
     add: Callable[[_Part, int, int], int],
     tables: StepTables | None = None,
-) -> None:
+) -> bool:
+    """Add all rows; return whether it was done in one go."""
     k, outcomes = step.shape
     products = (k + len(step.theta)) * outcomes + (0 if step.whitening is None else step.whitening.size) + 8 * k
     longest = max(_SHORTEST_RANGE, min(_LONGEST_RANGE, _PRODUCTS_PER_RANGE // products))
@@ -563,7 +579,8 @@ def _add_ranges(
     most = n_rows * products // _PRODUCTS_PER_THREAD
     is_small = most <= 1 and type(n_threads) is int and n_threads > 0  # told without a call
     n_workers = 1 if is_small else threads_for(most, n_threads)
-    if n_workers == 1 and 0 < n_rows <= longest:
+    in_one_go = n_workers == 1 and 0 < n_rows <= longest
+    if in_one_go:
         statuses = [add(parts[0], 0, n_rows)]
     else:
         while len(parts) < n_workers:
@@ -571,6 +588,11 @@ def _add_ranges(
         if n_workers > 1:
             longest = min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers)))
         statuses = _in_threads(parts[:n_workers], RowRanges(n_rows, longest), add)
+    _check_added(statuses)
+    return in_one_go
+
+
+def _check_added(statuses: list[int]) -> None:
     for status, name in ((residual_step.X_NOT_FINITE, "X"), (residual_step.Y_NOT_FINITE, "Y")):
         if status in statuses:
             raise check.not_finite(name)
