@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -257,8 +257,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         """Return the error to expect as a share of the signal, where nothing is known but public numbers."""
 
     @abstractmethod
-    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
-        """Return the same for predictions of a root mean square."""
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float, curvature: float) -> float:
+        """Return the same for predictions of a root mean square, at a share of the greatest curvature."""
 
     def _curvature(self, mechanism: ObjectivePerturbation) -> float:
         """Return the share of the greatest curvature to expect."""
@@ -363,7 +363,13 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         """Return what descent releases."""
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
-        calibrated = cache(partial(self._calibrated, privacy, table.n_features))
+        known: dict[int, ObjectivePerturbation] = {}
+
+        def calibrated(n_rows: int) -> ObjectivePerturbation:
+            if n_rows not in known:
+                known[n_rows] = self._calibrated(privacy, table.n_features, n_rows)
+            return known[n_rows]
+
         table_loss = self._table_loss(table.n_features)
         losses, n_rows = table_loss.of_table(table, self.n_threads, lambda n_rows: calibrated(n_rows).bounds.loss)
         mechanism = calibrated(n_rows)
@@ -394,7 +400,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     def _error_of(self, mechanism: ObjectivePerturbation, n: int, coef: FloatArray) -> float:
         """Return the error that released parameters speak of."""
-        return self._error_of_signal(mechanism, n, released_signal(mechanism, n, coef, self._curvature(mechanism)))
+        share = self._curvature(mechanism)
+        return self._error_of_signal(mechanism, n, released_signal(mechanism, n, coef, share), share)
 
     def _attributes(self, linear: Linear, ridge: float) -> dict[str, Any]:
         """Return the attributes that both kinds have, of rows as they come."""

@@ -387,9 +387,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _expected_error(self, mechanism: ObjectivePerturbation, n: int) -> float:
         return relative_error(mechanism, n)
 
-    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float) -> float:
-        share = self._curvature(mechanism)
-        return 1.0 if signal == 0.0 else mechanism.prediction_error(n, SPREAD, signal, share) / signal
+    def _error_of_signal(self, mechanism: ObjectivePerturbation, n: int, signal: float, curvature: float) -> float:
+        return 1.0 if signal == 0.0 else mechanism.prediction_error(n, SPREAD, signal, curvature) / signal
 
     def _curvature(self, mechanism: ObjectivePerturbation) -> float:
         return usual_curvature(mechanism)

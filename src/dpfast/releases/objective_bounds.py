@@ -392,7 +392,7 @@ class ObjectivePerturbation(SingleRelease):
         """Strong convexity used beyond the penalty's."""
         return self.noise_scales.strong_convexity - self.bounds.penalty_ridge
 
-    @property
+    @cached_property
     def finishing_scale(self) -> float:
         """Scale of the L2-Laplace noise added to the computed minimiser."""
         moved = perturbation_rounding(self.noise_scales, self.bounds.n_features)
