@@ -284,9 +284,9 @@ class Counted(NamedTuple):
 
     def log_odds(self) -> FloatArray:
         """Return margins and the log-odds of each class at them."""
-        unit, *counted, intercepts = self
-        curves = calibrated_log_odds(*counted, intercepts=intercepts)
-        return np.vstack([unit * curves[0], curves[1:]])
+        counted: Any = self[1:-1]
+        curves = calibrated_log_odds(*counted, intercepts=self.intercepts)
+        return np.vstack([self.unit * curves[0], curves[1:]])
 
 
 def interpolated(curve: Sequence[FloatArray] | FloatArray, margins: FloatArray) -> FloatArray:

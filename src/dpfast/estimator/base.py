@@ -778,7 +778,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _state_to_save(self) -> dict[str, Any]:
         """Return what a file holds: parameters and fitted attributes, all of them computed."""
-        return vars(self)
+        return dict(vars(self))
 
     def _check_loaded(self) -> None:
         self._checked()

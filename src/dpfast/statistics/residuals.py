@@ -457,6 +457,7 @@ class ThreadSums(ThreadRows):
         assert self.whole is not None
         assert self.whole.arrays is not None
         x, y = self.whole.arrays
+        assert y is not None
         _check_added([self.kernel.add(x, y, None, 0, len(x))])
         return self.taken()
 

@@ -34,7 +34,7 @@ import math
 import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -508,14 +508,25 @@ class DonorSteps(Mechanism[Solution]):
         squares, noise = (order + 1.0) ** -decay, _NOISE if math.isfinite(decay) else 0.0
         squares = (1.0 - noise) * squares / np.sum(squares) + noise / periods
         cosines *= np.sqrt(np.where(order == 0, 1.0, 2.0) * squares)[:, None]
-        # Normal, as multiples of such powers of two are even over the unit cube, and uncorrelated.
-        multiples = np.arange(max(_MADE_UP, 4 * periods)) + 0.5
-        scores = ndtri(np.multiply.outer(multiples, 2.0 ** ((order + 1.0) / (periods + 1.0))) % 1.0)
-        own = np.linalg.qr(scores - scores.mean(axis=0))[0] @ cosines
+        scores = _few_scores(periods) if periods <= _FEW_PERIODS else _scores(periods)
+        own = scores @ cosines
         own *= variation / math.sqrt(float(np.mean(own**2)))
         paths = math.sqrt(max(1.0 - variation**2, 0.0)) + own
         made = np.clip(center + math.sqrt(spread) * side * paths, rows.least, 1.0)
         return np.asarray(rows.offset + rows.half_width * made)
+
+
+def _scores(periods: int) -> FloatArray:
+    """Return uncorrelated numbers, orthonormal columns, one for each period."""
+    # Normal, as multiples of such powers of two are even over the unit cube.
+    multiples = np.arange(max(_MADE_UP, 4 * periods)) + 0.5
+    normal = ndtri(np.multiply.outer(multiples, 2.0 ** (np.arange(1.0, periods + 1.0) / (periods + 1.0))) % 1.0)
+    scores = np.linalg.qr(normal - normal.mean(axis=0))[0]
+    scores.setflags(write=False)
+    return scores
+
+
+_few_scores = lru_cache(maxsize=8)(_scores)
 
 
 def untold(series: FloatArray) -> FloatArray:
@@ -626,6 +637,8 @@ VARIATION = 0.3
 DECAY, _NOISE = 4.0, 0.05
 # Donors that are made up at least, and the part of the largest singular value at which paths are taken to be collinear.
 _MADE_UP, _COLLINEAR = 240, 1e-4
+# Of so many periods numbers for made-up donors are kept: 128 KiB.
+_FEW_PERIODS = 64
 
 
 def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float:
