@@ -707,6 +707,8 @@ R2, ACCURACY = 0.5, 0.8
 # Points and weights of means over a standard normal variable.
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS /= _WEIGHTS.sum()
+# The mean of a curvature that is the same everywhere, rounded as others are.
+_EVEN = float(np.ones(len(_POINTS)) @ _WEIGHTS)
 # The logistic function is close to the normal distribution function of its argument over this.
 _LOGISTIC_WIDTH = 1.7
 # Of the shift, and of convexity.
@@ -763,6 +765,8 @@ def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, sc
     Residuals are normal, what the share `score` of the outcomes' variance leaves; counts have the usual rate.
     """
     loss = mechanism.bounds.loss
+    if isinstance(loss, SquaredLoss):
+        return _EVEN
     if loss.is_of_counts:
         curvatures = loss.second_derivative(math.log(_usual_rate(mechanism, spread, score)), np.zeros(len(_POINTS)))
     else:

@@ -526,6 +526,7 @@ def _delta_on_two_lines(u: float, epsilon: float) -> float:
 _FADES: Mapping[Geometry | None, float] = {"segment": 1.0, "two segments": 0.5}
 
 
+@remembered
 def _delta_on_a_disk(u: float, turning: float, epsilon: float) -> float:
     """Delta where the part `turning` of the longest change is the disk's radius."""
     above = epsilon - 0.5 * u * u
