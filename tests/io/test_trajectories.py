@@ -423,6 +423,14 @@ def test_sorted_tables_in_blocks():
             list(Trajectories.iter_sorted(table, step="when", states=LETTERS, **COLUMNS, block_steps=1))
 
 
+@pytest.mark.parametrize("name", ["who", "when"])
+def test_entries_that_have_no_order_are_not_sorted(name):
+    frame = long_frame().assign(**{name: pd.Series([1, "SECRET", 2, "b", 3, "c"], dtype=object)})
+    with pytest.raises(TypeError, match=f"column '{name}' has entries that cannot be put in order") as error:
+        list(Trajectories.iter_sorted(frame, step="when", states=LETTERS, **COLUMNS))
+    assert "SECRET" not in str(error.value)
+
+
 def test_rows_that_a_library_cannot_read_are_not_quoted():
     pl = pytest.importorskip("polars")
     broken = pl.from_pandas(long_frame()).lazy().with_columns(gain=pl.lit("SECRET").cast(pl.Float64))

@@ -200,17 +200,22 @@ class Rows(NamedTuple):
     def flat(self, names: Names, stop: int) -> Flat:
         """Return the trajectories up to `stop`, having checked that these, and a row there, are sorted."""
         starts = _starts(self.ids)
-        unsorted = ~(self.ids[starts[1:]] > self.ids[starts[:-1]]).astype(bool)
-        if unsorted.any():
+        if not _rises(self.ids[starts], names.trajectory).all():
             raise ValueError(f"trajectories do not come one after another in {names.trajectory!r}: rows must be sorted")
         if self.steps is not None:
-            falling = ~(self.steps[1:] > self.steps[:-1]).astype(bool)
-            falling[starts[1:] - 1] = False
-            if falling.any():
+            rising = _rises(self.steps, names.step)
+            rising[starts[1:] - 1] = True
+            if not rising.all():
                 raise ValueError(f"a trajectory is not sorted by {names.step!r}")
         offsets = np.append(starts[starts < stop], stop)
         flags = None if self.truncated is None else _of_trajectories(self.truncated[:stop], offsets)
         return Flat(self.states[:stop], self.rewards[:stop], offsets, flags)
+
+
+def _rises(values: NDArray[Any], name: str | None) -> NDArray[np.bool_]:
+    """Return whether each entry but the first is above the one before."""
+    problem = f"column {name!r} has entries that cannot be put in order"
+    return in_own_words(lambda: (values[1:] > values[:-1]).astype(bool), problem, TypeError)
 
 
 def _starts(ids: NDArray[Any]) -> IntArray:
