@@ -246,12 +246,13 @@ def calibrated_log_odds(
     agreement: float,
     *,
     intercepts: bool = False,
+    unit: float = 1.0,
 ) -> FloatArray:
     """Return margins and the log-odds of each class at them (1 + n, N_POINTS), to be interpolated.
 
     `counts` (n, 2, n_bins) are noisy numbers of rows of other classes and of the n-th, of this deviation, in bins with
     these ends, and `classes` are counted beside them. `agreement` is the correlation of margins with those sought that
-    is expected, and `intercepts` says whether they have any.
+    is expected, and `intercepts` says whether they have any. Margins are given in units of which `unit` is one.
     """
     agreement = max(agreement, _LEAST_AGREEMENT)
     usual = _USUAL * agreement if len(counts) == 1 else _USUAL_OF_GAPS * math.sqrt(agreement)
@@ -268,25 +269,7 @@ def calibrated_log_odds(
         _mean_log_odds(_log_sum_exp(one + (shared - own)[..., None], axis=0))
         for one, own in zip(each, shares, strict=True)
     ]
-    return np.array([_KNOTS, *curves])
-
-
-class Counted(NamedTuple):
-    """The input of calibrated log-odds, all of it public: that of `calibrated_log_odds`, margins in a unit."""
-
-    unit: float
-    counts: FloatArray
-    deviation: float
-    ends: FloatArray
-    classes: Classes
-    agreement: float
-    intercepts: bool
-
-    def log_odds(self) -> FloatArray:
-        """Return margins and the log-odds of each class at them."""
-        counted: Any = self[1:-1]
-        curves = calibrated_log_odds(*counted, intercepts=self.intercepts)
-        return np.vstack([self.unit * curves[0], curves[1:]])
+    return np.array([unit * _KNOTS, *curves])
 
 
 def interpolated(curve: Sequence[FloatArray] | FloatArray, margins: FloatArray) -> FloatArray:

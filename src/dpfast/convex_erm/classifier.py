@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -22,7 +22,7 @@ from dpfast._redacted import quiet
 from dpfast.convex_erm.calibration import (
     N_POINTS,
     Classes,
-    Counted,
+    calibrated_log_odds,
     gaps,
     interpolated,
     limits,
@@ -254,10 +254,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     @cached_property
     def log_odds_(self) -> FloatArray:
         """Margins and log-odds, from the noisy counts when they are first used."""
-        counted: Counted | None = vars(self).get("_counted_")
-        if counted is None:
+        if "_counted_" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no calibrated probabilities", name="log_odds_")
-        return counted.log_odds()
+        calibrated: Callable[[], FloatArray] = vars(self)["_counted_"]
+        return calibrated()
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -821,11 +821,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if self.box_x is not None:
             attributes["_limits_"] = np.array(limits_of(self.box_x, attributes["n_features_in_"]))
         if counts is not None:
-            attributes["_counted_"] = self._counted_margins(calibrated, found, counts, error)
+            attributes["_counted_"] = self._calibration(calibrated, found, counts, error)
         return Fitted(attributes, error)
 
-    def _counted_margins(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> Counted:
-        """Return noisy counts; the prior from margins depends on the error of the coefficients."""
+    def _calibration(
+        self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float
+    ) -> Callable[[], FloatArray]:
+        """Return what gives log-odds; the prior from margins depends on the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
         sides = counts.reshape(len(counts), 2, len(ends))
@@ -841,7 +843,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             agreement = 1.0 - error
         cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
-        return Counted(unit, cells, noise.deviation, ends / unit, classes, agreement, self.fit_intercept)
+        counted = cells, noise.deviation, ends / unit, classes, agreement
+        return partial(calibrated_log_odds, *counted, intercepts=self.fit_intercept, unit=unit)
 
     def _state_to_save(self) -> dict[str, Any]:
         computed = {"log_odds_": self.log_odds_} if "_counted_" in vars(self) else {}

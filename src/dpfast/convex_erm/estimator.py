@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -363,13 +363,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         """Return what descent releases."""
 
     def _summed(self, privacy: Privacy, table: io.Table) -> Summed:
-        known: dict[int, ObjectivePerturbation] = {}
-
-        def calibrated(n_rows: int) -> ObjectivePerturbation:
-            if n_rows not in known:
-                known[n_rows] = self._calibrated(privacy, table.n_features, n_rows)
-            return known[n_rows]
-
+        calibrated = cache(partial(self._calibrated, privacy, table.n_features))
         table_loss = self._table_loss(table.n_features)
         losses, n_rows = table_loss.of_table(table, self.n_threads, lambda n_rows: calibrated(n_rows).bounds.loss)
         mechanism = calibrated(n_rows)

@@ -309,8 +309,10 @@ def residual_sums(
     of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
     new_part, parts = partial(ThreadSums, step, held, bound_squares), list[ThreadSums]()
     if kept and bound_squares is None and (part := kept.pop()).again(step, held):
-        if whose is None and part.whole is table:
-            found = part.of_whole()
+        if whose is None and part.whole is not None and part.whole[0] is table:
+            _, x, y = part.whole
+            _check_added([part.kernel.add(x, y, None, 0, len(x))])
+            found = part.taken()
             kept.append(part)
             return found
         parts.append(part)
@@ -375,8 +377,8 @@ class ThreadRows(ABC):
     kernel: residual_step.ResidualRows
     #: Adds most rows with codes; the kernel adds the others.
     coded: coded_step.CodedRows | None = None
-    #: A table in arrays that it has read alone, in one go: it can again.
-    whole: io.Table | None = None
+    #: A table, and its arrays, that it has read alone and in one go: it can again.
+    whole: tuple[io.Table, Rows, Rows] | None = None
     _step: ResidualStep
     _tables: StepTables | None = None
 
@@ -451,15 +453,6 @@ class ThreadSums(ThreadRows):
         products = self._tables.pairs.total(by_slot, high, low, self._held.bound)
         found = ResidualSums(products, None, n_beyond)
         self._sums = found if self._sums is None else _add_sums(self._sums, found)
-
-    def of_whole(self) -> ResidualSums:
-        """Return the sums of the table that it has read before."""
-        assert self.whole is not None
-        assert self.whole.arrays is not None
-        x, y = self.whole.arrays
-        assert y is not None
-        _check_added([self.kernel.add(x, y, None, 0, len(x))])
-        return self.taken()
 
     def make_room(self, n_rows: int) -> None:
         """See to it that so many rows can be added."""
@@ -550,7 +543,7 @@ def _over_people(
                 layout, tables = x.layout, coded_tables(step, x.layout)
             own = tables if isinstance(x, CodedBlock) else None
             in_one_go = _add_ranges(parts, new_part, step, len(x), n_threads, partial(_add_rows, x, y, own), own)
-            parts[0].whole = table if in_one_go and table.arrays is not None and is_readable(x, y) else None
+            parts[0].whole = (table, x, y) if in_one_go and table.arrays is not None and is_readable(x, y) else None
     else:
         assert isinstance(whose, People)
         assert table.arrays is not None
