@@ -997,6 +997,46 @@ def test_a_declared_ridge_is_that_of_the_table_whatever_its_columns_correlate(pe
     np.testing.assert_allclose(private, exact, atol=0.06)
 
 
+def warned_and_lost(rows, outcomes, epsilon, fits=12, **limits):
+    """Return how often fits warn, and the part of the signal that each loses."""
+    columns = np.column_stack([np.ones(len(rows)), rows])
+    exact, warned, lost = columns @ np.linalg.lstsq(columns, outcomes)[0], 0, []
+    for seed in range(fits):
+        model = MultiOutcomeRidge(epsilon, 1e-6, random_state=seed, **limits)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            off = model.fit(rows, outcomes).predict(rows) - exact
+        warned += any(issubclass(one.category, UtilityWarning) for one in found)
+        lost.append(np.sum((off - off.mean(axis=0)) ** 2) / np.sum((exact - exact.mean(axis=0)) ** 2))
+    return warned, np.array(lost)
+
+
+def test_few_people_are_warned_where_noise_hides_the_signal():
+    """Costs that are mostly zero: public numbers promise two thirds of the signal, releases show hardly any."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(size=(500, 6))
+    mean = np.exp(0.5 + rows @ [1.0, 0.5, 0.0, 1.0, 0.5, 0.0])
+    costs = np.where(rng.random(500) < 0.6, 0.0, np.minimum(rng.gamma(1.5, mean), 60.0))
+    warned, lost = warned_and_lost(rows, costs, 1.0, box_x=(0.0, 1.0), bound_y=60.0)
+    assert np.median(lost) > 0.8
+    assert warned >= 9
+    answers = np.clip(np.round(4.0 + rng.normal(size=(500, 1)) + rng.normal(size=(500, 4))), 1.0, 7.0)
+    warned, lost = warned_and_lost(answers, answers[:, 0] + answers[:, 1], 1.0, box_x=(1.0, 7.0), bound_y=14.0)
+    assert np.median(lost) < 0.2
+    assert warned <= 1
+
+
+def test_ten_digits_that_lose_a_fifth_are_not_called_noise():
+    """Shrinkage removes nearly all noise where X'X hides most directions."""
+    pixels, digits = load_digits(return_X_y=True)
+    warned, lost = warned_and_lost(pixels, np.eye(10)[digits], 2.0, fits=4, box_x=(0.0, 16.0), bound_y=1.0)
+    assert max(lost) < 0.35
+    assert warned == 0
+    warned, lost = warned_and_lost(pixels, np.eye(10)[digits], 0.5, fits=2, box_x=(0.0, 16.0), bound_y=1.0)
+    assert min(lost) > 0.6
+    assert warned == 2
+
+
 def test_digits_that_are_told_apart_are_not_called_noise():
     """Of 64 pixels X'X leaves many directions hidden; predictions are 40% off those without noise."""
     pixels, digits = load_digits(return_X_y=True)

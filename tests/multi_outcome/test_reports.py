@@ -255,6 +255,23 @@ def test_the_header_says_what_is_public_and_the_share_that_is_explained():
     assert "r_squared" not in ridge(refine=0).fit(x, y).summary().attrs
 
 
+@pytest.mark.parametrize("options", [{}, {"ridge": 50.0}, {"fit_intercept": False}, {"max_weight": 1.0}])
+def test_without_noise_the_header_has_the_share_that_least_squares_explains(options, tmp_path):
+    x, y, _ = table(500)
+    y = y + 2.0
+    weights = np.random.default_rng(1).uniform(0.2, 1.0, 500) if "max_weight" in options else np.ones(500)
+    fitted = ridge(epsilon=np.inf, bound_y=9.0, **{"fit_intercept": True} | options)
+    fitted.fit(x, y, **({"sample_weight": weights} if "max_weight" in options else {}))
+    root = np.sqrt(weights)[:, None]
+    rows, outcomes = root * np.column_stack([x, np.ones(500)])[:, : x.shape[1] + fitted.fit_intercept], root * y
+    mean = root * np.average(y, axis=0, weights=weights) if fitted.fit_intercept else 0.0
+    left = outcomes - rows @ np.linalg.lstsq(rows, outcomes, rcond=None)[0]
+    exact = 1.0 - np.sum(left**2, axis=0) / np.sum((outcomes - mean) ** 2, axis=0)
+    fitted.save(tmp_path / "model.json")
+    for model in (fitted, type(fitted).load(tmp_path / "model.json")):
+        np.testing.assert_allclose([*model.summary().attrs["r_squared"].values()], exact, rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["correlated", "skewed", "rare"])
 @pytest.mark.parametrize("n", [500, 100_000])

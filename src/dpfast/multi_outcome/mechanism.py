@@ -62,6 +62,8 @@ class Frame:
 
 #: How many times the norm of the shortest rows that of others may be, for a way to sum these to be tried.
 _FARTHEST_FRAME = 2.0**20
+#: Share of the signal that public numbers say steps lose, below which releases alone decide of a warning.
+_HOPELESS = 0.9
 
 
 @dataclass(frozen=True)
@@ -425,7 +427,8 @@ def expected_loss(
     if n is None:
         return None
     if in_stages is not None:
-        return Expected(1.0 - score_in_stages(in_stages, n, R2) / R2, n)
+        lost = 1.0 - score_in_stages(in_stages, n, R2) / R2
+        return Expected(lost if lost >= _HOPELESS else 0.0, n)
     assert route is not None
     assumed = assumed_of(route, n, route.calibration.shape, bound_y, (SPREAD, SPREAD), R2)
     return Expected(1.0 - assumed.expected_score(assumed.loss_of_noise(route.calibration.noise)) / assumed.score, n)

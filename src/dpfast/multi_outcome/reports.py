@@ -80,8 +80,8 @@ class CoefficientReports(LinearEstimator):
             sampling; ``std_privacy``, the standard deviation of `coef_` from the privacy noise alone, about the target
             "ridge", NaN of the intercept. For a feature hidden by noise all are NaN. For an intercept with unknown
             error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
-            public, privacy, level and target of the limits, and ``r_squared`` by outcome, if the residual variance is
-            known and the standard error of ``r_squared`` is at most 0.03.
+            public, privacy, level and target of the limits, and ``r_squared`` by outcome, if it is known to a standard
+            error of 0.03.
 
         Raises
         ------
@@ -169,9 +169,11 @@ class CoefficientReports(LinearEstimator):
     def _r_squared(self, scale: FloatArray | None, law: Posterior, *, is_released: bool) -> dict[Any, float] | None:
         """Return the explained part of outcomes' variance, by name; None if any has a larger error than `R_SQUARED`.
 
-        The error is that of the residual variance, if it was released, and of the variance that is explained: errors of
-        coefficients may all move it one way.
+        Without noise it is that of least squares. The error is that of the residual variance, if it was released, and
+        of the variance that is explained: errors of coefficients may all move it one way.
         """
+        if self._textbook is not None and (shares := Textbook(*self._textbook).r_squared) is not None:
+            return dict(zip(self._sides()[1], shares.tolist(), strict=True))
         if scale is None or len(self._evidence) != 1:
             return None
         told = Evidence(**self._evidence[0])

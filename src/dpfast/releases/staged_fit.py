@@ -123,6 +123,8 @@ class Fit:
     rows: float
     #: How unlikely a size of coefficients may be to be taken for theirs in shrinkage.
     unlikely: ClassVar[float] = descent.UNLIKELY
+    #: What shrinkage leaves of the squared noise in coefficients.
+    left: ClassVar[float] = descent.LEFT
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
@@ -507,9 +509,10 @@ class Fit:
         variance = None if residuals is None else residuals.variance
         lost = 1.0
         if self.people * mechanism.mu >= descent.FEW:
-            # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables.
+            # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias
+            # that may be unseen is less than limits allow for.
             released = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
-            lost = descent.lost(evidence.xy, released + np.mean(bias, axis=0), xx)
+            lost = descent.lost(solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.left)
         # The progress of descent is unknown without X'X; beside weights the bias of clipping is without its release.
         if not coordinates.stands_out or (mechanism.has_constant and self.shares.excess == 0.0):
             unknown = np.full_like(solution.coef_std, np.nan)

@@ -88,6 +88,7 @@ class FewPeople(Fit):
 
     #: None: where there is no signal, all that is not shrunk away is worse than a constant.
     unlikely = 0.0
+    left = descent.LEFT_OF_FEW
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
@@ -113,12 +114,7 @@ class FewPeople(Fit):
         position, _ = yield from self._descend(of_steps, (), *descent_of, Clipped(clip), most=clip)
         found = descent.found_of_few(position, how, self.rows)
         solved = self._solved(found, coordinates)
-
-        def told() -> Regression:
-            regression = self._told(solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
-            return regression._replace(lost=mechanism._lost_by_few(self.people))
-
-        return told
+        return partial(self._told, solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
 
     def _mean_length(self, part: Privacy, center: FloatArray) -> Generator[Query, Release, float]:
         """Estimate the geometric mean length of rows about the center, within half-octaves around half the longest."""

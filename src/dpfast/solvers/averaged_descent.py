@@ -273,8 +273,9 @@ _TELLS_CLIP = 0.05
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 #: How unlikely the largest of them may be that is taken.
 UNLIKELY = 0.5
-# Share of squared noise left by shrinkage: on tables of all kinds, with noise about as large as the signal.
-_LEFT = 0.65
+#: Square error of shrunk coefficients over that of noise before, on tables of all kinds, where it is about the signal's
+#: size; of few people, whose steps are too short to reach all.
+LEFT, LEFT_OF_FEW = 0.58, 1.5
 _TINY = 1e-280
 # Mean squared residual over the square of their clip, at most: more of it tells nothing of the residuals beyond.
 _MOST_OF_LIMIT = 0.8
@@ -746,12 +747,12 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: f
     return Shrunk(half @ turned, kept, ridge)
 
 
-def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray) -> float:
+def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray, left: float) -> float:
     """Return the part of the squared predictions, about their mean, that is expected to be wrong: 1 at most.
 
-    `coef` and `covariance` are those before shrinkage, which leaves about so much of the noise.
+    `coef` are shrunk. `covariance` is that before, of which so much is left.
     """
-    noise = _LEFT * coef.shape[1] * float(np.sum(xx * covariance))
+    noise = left * coef.shape[1] * float(np.sum(xx * covariance))
     return float(min(1.0, noise / max(float(np.sum(coef * (xx @ coef))), _TINY)))
 
 

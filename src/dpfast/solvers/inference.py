@@ -283,6 +283,7 @@ class Textbook(NamedTuple):
     center: FloatArray
     deviation: FloatArray
     degrees: float
+    r_squared: FloatArray | None = None  # (l,)
 
     @classmethod
     def of(
