@@ -245,8 +245,8 @@ def test_people_with_several_rows_are_the_unit(tmp_path):
     pd.testing.assert_frame_equal(again.summary(), found.summary())
     spent = ledger.spent
     for wrong, words in (
-        ({"groups": table["who"]}, "groups and max_rows go together"),
-        ({"max_rows": 2}, "groups and max_rows go together"),
+        ({"groups": table["who"]}, r"groups \(.*\) and max_rows \(rows counted per person\) go together"),
+        ({"max_rows": 2}, r"groups \(.*\) and max_rows \(rows counted per person\) go together"),
         ({"groups": table["who"][1:].to_numpy(), "max_rows": 2}, "groups must have one id a row"),
         ({"groups": table["who"][::-1], "max_rows": 2}, "different indices"),
         ({"groups": table["who"], "max_rows": 0}, "max_rows must"),

@@ -402,6 +402,7 @@ REFUSED = [
     (changed(people={"id": "nobody", "max_rows": 0}), r"\[people\] max_rows must be at least 1, got 0"),
     (changed(people={"id": "nobody", "max_rows": 2.5}), r"\[people\] max_rows must be an integer, got a number"),
     (changed(privacy={"epsilom": 1.0}), r"\[privacy\] has an unknown key 'epsilom'; did you mean 'epsilon'\?"),
+    (changed(privacy={"adjacency": "add_remove"}), r"unknown key 'adjacency'; it is a key of \[estimator\]"),
     (changed(privacy={"zzz": 1.0}), r"unknown key 'zzz'; accepted: epsilon, delta, ledger"),
     (changed(privacy={"epsilon": "one"}), r"\[privacy\] epsilon must be a number, got 'one'"),
     (changed(privacy={"epsilon": -1.0}), "epsilon must be positive"),

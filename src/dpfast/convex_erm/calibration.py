@@ -322,19 +322,15 @@ def _log_likelihood(
     total, rates = np.zeros((len(_SLOPES), len(_OFFSETS))), []
     for middles, likelihood in zip(places.tolist(), _of_rates(counts, deviation, people), strict=True):
         first, second, third = (expit(slopes * middle + _OFFSETS) for middle in middles)
-        rates.append(_inside((first + second + third) / 3.0))
+        rates.append(np.clip((first + second + third) / 3.0, _LEAST_RATE, 1.0 - _LEAST_RATE))
         total += np.interp(np.log(rates[-1]) - np.log1p(-rates[-1]), _LOG_ODDS, likelihood)
     even, noise = people / len(rows), 2.0 * deviation**2
     kept = even**2 / (even**2 + noise)
     shares = (even + kept * (rows - rows.mean())) / people
     each = np.array(rates)
-    mean = _inside(np.tensordot(shares, each, 1))
+    mean = np.clip(np.tensordot(shares, each, 1), _LEAST_RATE, 1.0 - _LEAST_RATE)
     spread = kept * noise / people**2 * np.sum((each - mean) ** 2, axis=0)
     return np.asarray(total + classes.log_likelihood(number, mean, spread))
-
-
-def _inside(rates: FloatArray) -> FloatArray:
-    return np.minimum(np.maximum(rates, _LEAST_RATE), 1.0 - _LEAST_RATE)
 
 
 def _of_rates(counts: FloatArray, deviation: float, people: float) -> FloatArray:

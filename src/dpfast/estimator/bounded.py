@@ -246,7 +246,7 @@ def check_people(groups: object, max_rows: object) -> bool:
     if groups is None and max_rows is None:
         return False
     if groups is None or max_rows is None:
-        raise ValueError("groups and max_rows go together: whose each row is, and how many of a person's count")
+        raise ValueError("groups (the person each row belongs to) and max_rows (rows counted per person) go together")
     check.positive_integer("max_rows", max_rows)
     return True
 

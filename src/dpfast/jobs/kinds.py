@@ -202,6 +202,7 @@ _PRIVACY = Table(
         Key("ledger", Table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
     ),
     "What may be spent.",
+    elsewhere={"adjacency": "it is a key of [estimator]"},
 )
 _PICTURES = ("png", "svg")
 # The module that writes a format, where that is no part of dpfast.

@@ -507,12 +507,11 @@ class Fit:
             **own.of_evidence(row_map.scale, features),
         )
         variance = None if residuals is None else residuals.variance
-        lost = 1.0
-        if self.people * mechanism.mu >= descent.FEW:
-            # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias
-            # that may be unseen is less than limits allow for.
-            released = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
-            lost = descent.lost(solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.left)
+        # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias that
+        # may be unseen is less than limits allow for.
+        released = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
+        lost = descent.lost(solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.left)
+        lost = lost if self.people * mechanism.mu >= descent.FEW else 1.0
         # The progress of descent is unknown without X'X; beside weights the bias of clipping is without its release.
         if not coordinates.stands_out or (mechanism.has_constant and self.shares.excess == 0.0):
             unknown = np.full_like(solution.coef_std, np.nan)

@@ -258,8 +258,8 @@ class StagedRegression(Mechanism[Regression]):
             return math.inf
         least = 0.0
         if self._is_few(people):
-            lost = self._lost_by_few(people)
-            least = score * lost / (1.0 - lost)
+            half = _HALF_LOST if self._takes_many_steps else _HALF_LOST_BY_FILES
+            least = score * (half / (people * self.mu)) ** 2
             people = self._few_people / self.mu
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
         entries = features + self.fit_intercept
@@ -325,11 +325,6 @@ class StagedRegression(Mechanism[Regression]):
     @property
     def _takes_many_steps(self) -> bool:
         return (self.most if self.n_steps is None else self.n_steps) >= _MANY_STEPS
-
-    def _lost_by_few(self, people: float) -> float:
-        """Return the part of the signal that so few people are expected to lose."""
-        half = _HALF_LOST if self._takes_many_steps else _HALF_LOST_BY_FILES
-        return 1.0 / (1.0 + (people * self.mu / half) ** 2)
 
     def _mean_outcome(self, part: Privacy, rows: float) -> Generator[Query, Release, FloatArray]:
         """Release the sum of outcomes; return their mean, within its range."""
