@@ -587,7 +587,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         shape = (self._n_minimisers,)
         split = partial(NoisySum.counts_within, privacy, is_gaussian, share, *shape, further=further, unit=unit)
         about_intercept = self._n_minimisers == 1 and self.fit_intercept
-        n_rows = None if n_rows is None else public_rows(n_rows, self.adjacency)
+        n_rows = self._known_rows(n_rows, None)
         edges = limits(n_rows, split(1)[0].deviation)
         ends = placed(edges, 1.0, 0.0 if about_intercept else None)
         noise, rest = split(2 * len(ends))

@@ -146,8 +146,8 @@ def least_squares(
         functions[-1] = np.append(-mean_x, unit)
         design, observed = np.column_stack([rows, unit * roots]), outcomes + np.outer(roots, mean_y)
         textbook = Textbook.of(design, observed, functions=functions, robust=robust)
-    left = outcomes - rows @ textbook.center[:, : rows.shape[1]].T
-    total, rest = (np.sum(one**2, axis=0) for one in (outcomes, left))
+    fitted = rows @ textbook.center[:, : rows.shape[1]].T
+    total, rest = np.sum(outcomes**2, axis=0), np.sum((outcomes - fitted) ** 2, axis=0)
     textbook = textbook._replace(r_squared=(total - rest) / np.maximum(total, np.finfo(np.float64).tiny))
     if ridge > 0.0:
         theta = linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ outcomes, assume_a="pos")

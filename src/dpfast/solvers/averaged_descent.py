@@ -753,7 +753,7 @@ def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray, left: float) 
     `coef` are shrunk. `covariance` is that before, of which so much is left.
     """
     noise = left * coef.shape[1] * float(np.sum(xx * covariance))
-    return min(1.0, noise / max(float(np.sum(coef * (xx @ coef))), _TINY))
+    return float(min(1.0, noise / max(float(np.sum(coef * (xx @ coef))), _TINY)))
 
 
 def penalised(coef: FloatArray, covariance: FloatArray, xx: FloatArray, penalty: float | FloatArray) -> Shrunk:
