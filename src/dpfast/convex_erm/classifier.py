@@ -64,7 +64,7 @@ from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbat
 from dpfast.releases.people import People
 from dpfast.releases.size_counts import SHARE
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss, SmoothedHinge
-from dpfast.statistics.rows import RowMap, limits_of, public_rows
+from dpfast.statistics.rows import RowMap, limits_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
