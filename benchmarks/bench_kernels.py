@@ -328,14 +328,14 @@ def scores(p=25, size=5):
     return lambda: kernels.support_scores.score_supports(xx, xy, 1e-3, 1e-9, np.arange(size), out)
 
 
-@case("quadratic_step: gradient", lambda s, x, y: s.gradient(x, y))
-@case("quadratic_step: step", lambda s, x, y: s.step(x, y))
-@case("quadratic_step: accelerated", lambda s, x, y: s.accelerate(0.5, 4, x, y))
-@case("quadratic_step: of factors", lambda s, x, y: s.gradient(x, y), factors=True)
+@case("descent: gradient", lambda s, x, y: s.gradient(x, y))
+@case("descent: step", lambda s, x, y: s.step(x, y))
+@case("descent: accelerated", lambda s, x, y: s.accelerate(0.5, 4, x, y))
+@case("descent: of factors", lambda s, x, y: s.gradient(x, y), factors=True)
 def quadratic_steps(use, n=200, factors=False):
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(n, n)) / n
-    steps = kernels.quadratic_step.QuadraticSteps(
+    steps = kernels.descent.QuadraticSteps(
         matrix if factors else matrix @ matrix.T, matrix.T.copy() if factors else None, rng.normal(size=n),
         diagonal=(1.0, 0.0), weight=0.01, step=0.1, set_name="l2_ball", radius=1.0,
     )  # fmt: skip
@@ -348,15 +348,15 @@ def quadratic_steps(use, n=200, factors=False):
     return call
 
 
-@case("quadratic_step: along", "along")
-@case("quadratic_step: extrapolated", "extrapolate")
+@case("descent: along", "along")
+@case("descent: extrapolated", "extrapolate")
 def vector_steps(which, n=5_000):
     rng = np.random.default_rng(0)
-    steps = kernels.quadratic_step.ProximalSteps(n, weight=0.01, step=0.1, set_name="l1_ball", radius=0.1 * n)
+    steps = kernels.descent.ProximalSteps(n, weight=0.01, step=0.1, set_name="l1_ball", radius=0.1 * n)
     x, last, out = (np.stack([rng.normal(size=n), np.zeros(n)]) for _ in range(3))
     return {
         "along": lambda: steps.step_along(x, last, out),
-        "extrapolate": lambda: kernels.quadratic_step.extrapolate(0.0, x, last, out),
+        "extrapolate": lambda: kernels.descent.extrapolate(0.0, x, last, out),
     }[which]
 
 
@@ -366,7 +366,7 @@ LOSSES = ("squared", "logistic", "capped_logistic", "smoothed_hinge", "smoothed_
 def loss_sums(kind, n, p):
     rng = np.random.default_rng(0)
     rows, outcomes = rng.normal(size=(n, p)), rng.choice([-1.0, 1.0], n)
-    sums = kernels.generalised_linear.LossSums(rows, outcomes, kind=kind, width=0.5, threshold=1.0, start=0.5)
+    sums = kernels.descent.LossSums(rows, outcomes, kind=kind, width=0.5, threshold=1.0, start=0.5)
     return sums, rng.normal(size=(2, p)) * [[0.1], [0.0]]
 
 
@@ -388,8 +388,8 @@ def loss_gradient(kind, n=2000, p=10):
 
 
 for kind in LOSSES:
-    case(f"generalised_linear: {kind}", kind)(loss_model)
-    case(f"generalised_linear: {kind}, precisely", kind)(loss_gradient)
+    case(f"descent: {kind}", kind)(loss_model)
+    case(f"descent: {kind}, precisely", kind)(loss_gradient)
 
 
 def shapes_of_maps(d):

@@ -26,8 +26,7 @@ from dpfast.kernels import (
     support_scores,
 )
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoint, SparseBlock, readable
-from dpfast.kernels.generalised_linear import LossSums, local_losses
-from dpfast.kernels.quadratic_step import ProximalSteps, QuadraticSteps, extrapolate
+from dpfast.kernels.descent import LossSums, ProximalSteps, QuadraticSteps, extrapolate, local_losses
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
 from dpfast.statistics.rows import Layout, PersonUnit, RowMap, block_limits
@@ -343,7 +342,7 @@ def normal_curves(draw: Draw) -> None:
     assert normal.solve_epsilon(scale, sensitivity, target_log) >= 0.0
 
 
-@target("kernels.quadratic_step")
+@target("kernels.descent")
 def proximal_steps(draw: Draw) -> None:
     n, k = draw.choice((1, 2, 3, 7, 8, 9, 33)), draw.choice((0, 0, 1, 5, 9))
     name = draw.choice(("whole_space", "box", "l2_ball", "l1_ball"))
@@ -372,7 +371,7 @@ def proximal_steps(draw: Draw) -> None:
     assert same(*found)
 
 
-@target("kernels.generalised_linear", "kernels.blas")
+@target("kernels.descent", "kernels.blas")
 def loss_sums(draw: Draw) -> None:
     n, p = draw.choice((1, 2, 9, 70)), draw.choice((1, 2, 7, 8, 9, 40))
     rows, outcomes = draw.reals(n, p), draw.rng.choice([-1.0, 1.0], n)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from reference.losses import numpy_loss
 
-from dpfast.kernels.generalised_linear import LossSums, local_losses
+from dpfast.kernels.descent import LossSums, local_losses
 from dpfast.solvers import (
     CappedLogisticLoss,
     GeneralisedLinear,

@@ -6,7 +6,7 @@ import pytest
 from reference import constrained as reference
 from reference.projections import exactly_onto_l1_ball
 
-from dpfast.kernels.quadratic_step import QuadraticSteps
+from dpfast.kernels.descent import QuadraticSteps
 from dpfast.solvers import Box, L1Ball, L2Ball, Lasso
 from dpfast.solvers.constraints import QuadraticBounds
 

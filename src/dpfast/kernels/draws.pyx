@@ -9,10 +9,9 @@ from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 import numpy as np
 
-# Discrete Gaussian draws from a table of columns, which the caller builds: the loop is discrete_loops.c, which explains the
-# method.
+# Discrete Gaussian draws from a table of columns, which the caller builds: the method is in draws.c.
 
-cdef extern from "discrete_loops.c" nogil:
+cdef extern from "draws.c" nogil:
     struct dpfast_columns:
         const uint64_t *thresholds
         const uint64_t *sure
@@ -31,7 +30,7 @@ def discrete_gaussian(const uint64_t[::1] thresholds, const uint64_t[::1] sure, 
                       ptrdiff_t position, int64_t[::1] draws):
     """Fill `draws` (out) from `words[position:]` as far as it goes: (draws made, new position, stopped undecided).
 
-    `thresholds`, `sure` and `guide` are the table of discrete_loops.c; a margin of 1 leaves every draw undecided.
+    `thresholds`, `sure` and `guide` are the table of draws.c; a margin of 1 leaves every draw undecided.
     """
     cdef dpfast_columns columns
     cdef ptrdiff_t made
@@ -50,12 +49,12 @@ def discrete_gaussian(const uint64_t[::1] thresholds, const uint64_t[::1] sure, 
 
 # Gaussian draws as offsets from grid cells, and the way of arrays to cells and back.
 #
-# `gaussian_offsets` hands a block to gaussian_loops.c, which explains the method. `split_cells` and `join_cells` are the
+# `gaussian_offsets` hands a block to draws.c, which has the method. `split_cells` and `join_cells` are the
 # steps before and after it: an array of doubles into its nearest grid points and what is left over, and grid points plus
 # offsets into doubles. All three take C-contiguous arrays of one length, in the order of the arrays; the caller checks
 # shapes and decides what `ambiguous` reports. `draw_about` takes all three steps about 128-bit integers.
 
-cdef extern from "gaussian_loops.c" nogil:
+cdef extern from "draws.c" nogil:
     ptrdiff_t dpfast_gaussian_offsets(const uint64_t *words, const double *fractions, ptrdiff_t n, double steps,
                                       double margin, double *offsets, ptrdiff_t *ambiguous, int level)
     const double gaussian_table[337][8]

@@ -1,5 +1,4 @@
-"""First visits of trajectories to states: returns and their sums, moments of each trajectory, and sums over counts.
-"""
+"""First visits of trajectories to states: returns and their sums, moments of each trajectory, and sums over counts."""
 
 import numpy as np
 

@@ -1,5 +1,4 @@
-"""People's rows: whose rows are whose, and exact sums of people's rows.
-"""
+"""People's rows: whose rows are whose, and exact sums of people's rows."""
 
 import math
 

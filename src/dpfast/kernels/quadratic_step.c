@@ -3,7 +3,7 @@
  * One step is T(x) = P(soft(x - h (Ax + v), h w)): soft-thresholding for the penalty w ||x||_1, then the Euclidean
  * projection P, which together are the exact proximal map for balls of the L1 and L2 norms and boxes around or beside 0
  * (coordinatewise over a box; soft(soft(y, a), b) = soft(y, a + b) over the L1 ball; over the L2 ball scaling keeps
- * signs). dpfast.solvers.constrained turns ||x - T(x)|| into a bound on the distance of T(x) from the minimiser, and a
+ * signs). dpfast.solvers.constraints turns ||x - T(x)|| into a bound on the distance of T(x) from the minimiser, and a
  * bound on the rounding errors of T, proved there from what is stated here, into a number of accelerated steps that is
  * enough for any input.
  *

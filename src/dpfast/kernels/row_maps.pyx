@@ -1,5 +1,4 @@
-"""Public maps of rows, and exact sums of rows that are mapped.
-"""
+"""Public maps of rows, and exact sums of rows that are mapped."""
 
 import numpy as np
 

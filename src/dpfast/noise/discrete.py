@@ -1,6 +1,6 @@
 """The discrete Gaussian on the integers, exactly, from a histogram of columns.
 
-The loop is kernels/discrete_loops.c; here are its table, bounded rigorously in integers, and the exact decision of the
+The loop is kernels/draws.c; here are its table, bounded rigorously in integers, and the exact decision of the
 draws that its table and double arithmetic leave open. Tables are cached by scale (a public number).
 """
 
@@ -36,7 +36,7 @@ _MAX_CACHED_TABLES = 64
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Columns of 2**shift integers, as kernels/discrete_loops.c describes them."""
+    """Columns of 2**shift integers, as kernels/draws.c describes them."""
 
     shift: int
     thresholds: Words

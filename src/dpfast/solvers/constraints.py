@@ -17,7 +17,7 @@ fixed point. If the computed step is within e of T(x), then with r the distance 
     ||T(x) - x*|| <= (q r + e)/(1 - q),
 
 so one step from a point proves how good it is. Steps are computed in twice the working precision
-(dpfast.kernels.quadratic_step), so e is about 1e-30 and r dominates the bound. The exception is a caller's f known to
+(dpfast.kernels.descent), so e is about 1e-30 and r dominates the bound. The exception is a caller's f known to
 the working precision only.
 
 Guesses are refined by Newton steps whose residuals are computed in twice the precision too, until they are certified.

@@ -31,7 +31,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
-from dpfast.kernels import generalised_linear, quadratic_step
+from dpfast.kernels import descent
 from dpfast.kernels.columns import in_c_order
 from dpfast.solvers.constraints import (
     ROUND_UP,
@@ -104,9 +104,7 @@ class GeneralisedLinearLoss(ABC):
         """Return the derivative of that order, as the kernel's double pass computes it."""
         predictions, outcomes = np.broadcast_arrays(np.asarray(z, np.float64), np.asarray(y, np.float64))
         parts = np.empty((3, predictions.size))
-        generalised_linear.local_losses(
-            predictions.ravel(), outcomes.ravel(), parts, kind=self.kind, **self.parameters()
-        )
+        descent.local_losses(predictions.ravel(), outcomes.ravel(), parts, kind=self.kind, **self.parameters())
         return np.asarray(parts[order].reshape(predictions.shape))
 
     @abstractmethod
@@ -874,7 +872,7 @@ class GeneralisedLinear(_RowLosses):
         own = None if weights is None else finite_array("weights", weights, (1,))
         if own is not None and (own.shape != self._outcomes.shape or (own < 0.0).any()):
             raise ValueError("weights must be 0 or more, one for each row")
-        self._sums = generalised_linear.LossSums(self._rows, self._outcomes, own, kind=loss.kind, **parameters)
+        self._sums = descent.LossSums(self._rows, self._outcomes, own, kind=loss.kind, **parameters)
         threads = resolve_n_threads(n_threads)
         self._n_threads = max(1, min(threads, self._rows.size // _DOUBLES_PER_THREAD, _PARTS))
         n_parts = max(1, min(_PARTS, self.n_rows // _ROWS_PER_PART))
@@ -920,7 +918,7 @@ class CallableLossSum(_RowLosses):
         """Gradient at the nearest array of doubles, of shape (2, n)."""
         slopes = self.loss.derivative(self._rows @ (x[0] + x[1]), self._outcomes)
         total = np.empty((2, self.n))
-        sums = generalised_linear.LossSums(self._rows, -slopes, kind="squared")
+        sums = descent.LossSums(self._rows, -slopes, kind="squared")
         sums.precise_gradient(np.zeros((2, self.n)), 0, len(slopes), total)
         return total
 
@@ -946,7 +944,7 @@ class LeastSquares(LossBounds):
         if self._xx.shape != (n, n) or not np.array_equal(self._xx, self._xx.T):
             raise ValueError(f"xx must be symmetric, of shape ({n}, {n})")
         super().__init__(n_rows, n, SquaredLoss(), row_bound=row_bound, outcome_bound=outcome_bound, by_moments=True)
-        self._product = quadratic_step.QuadraticSteps(
+        self._product = descent.QuadraticSteps(
             self._xx, None, -self._xy, diagonal=(0.0, 0.0), weight=0.0, step=1.0, set_name="whole_space"
         )
 

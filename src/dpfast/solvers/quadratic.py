@@ -25,7 +25,7 @@ from scipy import linalg
 
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
-from dpfast.kernels import quadratic_step as kernel
+from dpfast.kernels import descent as kernel
 from dpfast.solvers.constraints import (
     LARGEST,
     ROUND_UP,

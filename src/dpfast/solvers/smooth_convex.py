@@ -23,7 +23,7 @@ from scipy import linalg
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
-from dpfast.kernels import quadratic_step
+from dpfast.kernels import descent
 from dpfast.solvers.constraints import (
     LARGEST,
     ROUND_UP,
@@ -255,9 +255,7 @@ class _Steps:
         self._bounds = bounds
         self._ridge = ridge
         self._linear = linear
-        self._proximal = quadratic_step.ProximalSteps(
-            bounds.n, **step_arguments(problem.constraint, problem.weight, bounds)
-        )
+        self._proximal = descent.ProximalSteps(bounds.n, **step_arguments(problem.constraint, problem.weight, bounds))
         self._last: tuple[FloatArray, FloatArray] | None = None
 
     def gradient(self, x: FloatArray, out: FloatArray) -> None:
@@ -281,7 +279,7 @@ class _Steps:
     def accelerate(self, momentum: float, n_steps: int, x: FloatArray, last: FloatArray) -> None:
         ahead = np.empty_like(x)
         for _ in range(n_steps):
-            quadratic_step.extrapolate(momentum, x, last, ahead)
+            descent.extrapolate(momentum, x, last, ahead)
             self.step(ahead, x)
 
     def guesses(self, start: FloatArray) -> Iterator[Guess]:
@@ -315,7 +313,7 @@ class _Steps:
         count = 0
         for burst in _BURSTS:
             for _ in range(burst):
-                quadratic_step.extrapolate(count / (count + 3.0), x, last, ahead)
+                descent.extrapolate(count / (count + 3.0), x, last, ahead)
                 self.step(ahead, x)
                 count = 0 if np.sum((ahead[0] - x[0]) * (x[0] - last[0])) > 0.0 else count + 1
             yield x[0] + x[1]
