@@ -219,6 +219,33 @@ def test_limits_hold_of_a_state_that_is_visited_less_and_unlike_the_others(apart
     assert np.mean(held) > 0.87
 
 
+@pytest.mark.parametrize("discount", [0.2, 0.4])
+@pytest.mark.parametrize("visits", [400.0, 800.0, 1600.0])
+def test_limits_hold_of_a_rarely_visited_state_that_is_reached_late(visits, discount):
+    """In 90% or more of 400 draws, less two standard errors of 1.5%: of the others .05 of a return was cut."""
+    rng, held = np.random.default_rng(6), []
+    counts, cut = np.array([10_000.0] * 5 + [visits]), np.array([0.05] * 5 + [discount])
+    values = np.array([-0.2, -0.1, 0.0, 0.1, 0.2, 0.5])
+    earlier = Earlier(Estimate(0.0, 1e-4), Estimate(0.0, 1e-4), Estimate(0.06, 1e-4), 0.0)
+    for _ in range(400):
+        sums = stage(counts, values * (1.0 - cut), deviation=40.0, within=0.01, discounts=cut, rng=rng)
+        found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
+        held.append(np.abs(found.pooled + found.above - values)[5] <= 1.96 * found.deviation[5])
+    assert np.mean(held) > 0.87
+
+
+@pytest.mark.parametrize("deviation", [1.0, 40.0, 400.0, 4e4])
+def test_limits_reach_no_farther_than_the_range_but_for_people_beyond_it(deviation):
+    rng, counts = np.random.default_rng(7), np.array([1000.0] * 5 + [30.0, 0.0])
+    sums = stage(counts, np.linspace(-0.5, 0.7, 7), deviation=deviation, within=0.1, discounts=0.3, rng=rng)
+    earlier = NOTHING._replace(discount=Estimate(0.3, 1e-4))
+    found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
+    values = found.pooled + found.above
+    assert np.all(1.96 * found.deviation <= 1.001 * np.maximum(values + 1.0, 1.0 - values))
+    wider = fitted_values(sums, WHOLE, WHOLE, earlier, Lost(people=((1e9, math.inf),)))
+    assert np.all(np.isinf(wider.deviation))
+
+
 @pytest.mark.parametrize("visits", [0.0, 10.0, 20.0, 40.0, 80.0])
 def test_limits_hold_of_a_state_unlike_the_others_that_may_hardly_be_visited(visits):
     """In 90% or more of 400 draws, less two standard errors of 1.5%: its count has a noise of 20."""

@@ -234,10 +234,13 @@ def fitted_values(
     own = Estimate(float(sums.discounts.sum()) / total, of_all**2)
     discount = own.merged(earlier.discount).within((0.0, _MOST_CUT))
     usual = discount.value + math.sqrt(discount.variance)
-    cut = _damped_means(sums.discounts, counts, sums.small_deviation, usual)
-    # The error of a state's mean discount, which was shrunk to that of all.
-    cut_error = usual / np.sqrt(1.0 + (counts * usual / sums.small_deviation) ** 2)
     sure, safe = counts > _CERTAIN * sums.deviation, np.maximum(counts, sums.deviation)
+    rarer = np.maximum(float(counts @ counts) / total / safe, 1.0)
+    # A state's mean discount is shrunk to that of all, and has an error: rarely visited states are reached later.
+    differing = np.minimum(usual * rarer, 1.0)
+    told = (counts * differing / sums.small_deviation) ** 2
+    cut = np.clip(usual + told / (1.0 + told) * (sums.discounts / safe - usual), 0.0, 1.0)
+    cut_error = differing / np.sqrt(1.0 + told)
     known = _Tails.of(sums, cut * counts, safe, sure)
     spread, found, error = even, even, math.inf
     values, pooled = np.full(n_states, first.value), first
@@ -277,9 +280,7 @@ def fitted_values(
         if settled and abs(spread - last) <= _PRECISION * last:
             break
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
-    usual_count = float(counts @ counts) / total
-    rarer = np.maximum(usual_count / safe, 1.0) ** 2
-    spreads = np.minimum(visited * found * rarer + (1.0 - visited) * even, even)
+    spreads = np.minimum(visited * found * rarer**2 + (1.0 - visited) * even, even)
     # Beyond the farthest, a value is as far from its own mean, and has all of that one's error.
     kept = np.where(sure & (np.abs(moved) >= farthest_moved), 1.0 / safe, kept)
     share = kept * counts
@@ -314,6 +315,9 @@ def fitted_values(
     possible = np.maximum(limits[0] - beyond / safe, whole[0]), np.minimum(limits[1] + beyond / safe, whole[1])
     quotient = _quotient_reach(values, sums.counts, returns, noisy, possible) / _TWO_SIDED
     deviation = np.where(counts > _QUOTIENT * sums.deviation, deviation, np.maximum(deviation, quotient))
+    # No value is beyond the declared range, but for people who are.
+    farthest_off = np.maximum(values - whole[0], whole[1] - values) * (1.0 + _PRECISION) + lost.bias(safe)
+    deviation = np.minimum(deviation, farthest_off / _TWO_SIDED)
     return StateValues(pooled.value, values - pooled.value, deviation, 0.0, unseen)
 
 
