@@ -376,9 +376,69 @@ def test_a_plan_expects_the_error(m, epsilon):
     assert plan.expected_error / 1.7 < found < 1.7 * plan.expected_error
 
 
+def birth_and_death(m, seed, horizon=40):
+    """Six states, of which hardly anybody who is there leaves the last soon; the first is the end. And their values."""
+    transitions = 0.89 * np.eye(6) + 0.05 * np.eye(6, k=1) + 0.06 * np.eye(6, k=-1)
+    transitions[5, 5], transitions[0] = 0.94, 0.0
+    rewards = np.linspace(0.0, 1.0, 6) ** 2
+    flat = markov_trajectories(transitions, m, start=np.eye(6)[2], horizon=horizon, rewards=rewards, seed=seed)
+    return Trajectories(*flat), np.linalg.solve(np.eye(6) - 0.9 * transitions, rewards)
+
+
+def sparse(m, seed, horizon=40):
+    """Fifteen states with two successors each, most of them rarely visited."""
+    rng, transitions = np.random.default_rng(71), np.zeros((15, 15))
+    for row in transitions:
+        row[rng.choice(15, 2, replace=False)] = rng.dirichlet(np.ones(2))
+    rewards = rng.beta(0.5, 0.5, 15)
+    flat = markov_trajectories(transitions, m, start=np.eye(15)[0], horizon=horizon, rewards=rewards, seed=seed)
+    return Trajectories(*flat), np.linalg.solve(np.eye(15) - 0.9 * transitions, rewards)
+
+
+@pytest.mark.parametrize(
+    ("draw", "m", "epsilon"), [(sparse, 5_000, 1.0), (sparse, 500, 3.0), (birth_and_death, 500, 1.0)]
+)
+def test_a_plan_expects_the_error_where_states_are_rare_or_people_stay(draw, m, epsilon):
+    """To within 1.5 times, for true guesses: rare states may be worth the same as others, or not."""
+    squares, visits = [], 0.0
+    for seed in range(8):
+        walks, values = draw(m, seed)
+        model = evaluation(epsilon, horizon=40, random_state=seed).fit(walks)
+        squares.append((model.value_ - values) ** 2)
+        people = np.repeat(np.arange(m), np.diff(walks.offsets))
+        seen = np.unique(np.stack([people, walks.states]), axis=1)[1]
+        visits = visits + np.bincount(seen, minlength=len(values)) / (8 * m)
+    mean = visits @ values / visits.sum()
+    # In each state returns vary by half as much as values do by state, or as much.
+    guesses = {"visited": np.clip(visits, 1e-4, 1.0), "value_spread": np.abs(values - mean) / 10.0}
+    guesses |= {"spread": 1.3 * math.sqrt(visits @ (values - mean) ** 2 / visits.sum()) / 10.0}
+    guesses |= {"truncated": np.mean(np.diff(walks.offsets) == 40)}
+    options = {"gamma": 0.9, "horizon": 40, "epsilon": epsilon, "delta": 1e-6}
+    found = math.sqrt(np.mean(squares)) / 10.0
+    plan = PolicyEvaluation.plan(m, len(values), **guesses, **options)
+    assert plan.expected_error / 1.5 < found < 1.5 * plan.expected_error
+
+
+@pytest.mark.parametrize("m", [60, 600, 60_000])
+def test_a_plan_of_harder_chains_expects_no_less_error(m):
+    options = {"epsilon": 1.0, "delta": 1e-6, "gamma": 0.9, "horizon": 20}
+
+    def planned(**guesses):
+        return PolicyEvaluation.plan(m, 5, **{"visited": 0.4, "spread": 0.3} | guesses, **options).expected_error
+
+    for name, harder in (("value_spread", [0.01, 0.03, 0.1, 0.2]), ("truncated", [0.0, 0.2, 0.7, 1.0])):
+        errors = [planned(**{name: value}) for value in harder]
+        assert errors == sorted(errors), name
+    assert planned() == planned(value_spread=0.15, truncated=1.0)
+    # A state that nobody visits is worth the mean return, and off by its distance.
+    missed = planned(visited=[0.5] * 4 + [1e-9], value_spread=[0.1] * 4 + [0.8])
+    assert missed >= 0.99 * 0.8 / math.sqrt(5.0)
+
+
 def test_bad_plans():
     options = {"gamma": 0.9, "epsilon": 1.0, "delta": 1e-6}
-    for name, value in (("visited", [0.5, 0.0]), ("visited", [0.5]), ("spread", 0.0), ("spread", 1.5)):
+    bad = [(name, value) for name in ("visited", "value_spread") for value in ([0.5, 0.0], [0.5], 0.0)]
+    for name, value in [*bad, ("spread", 0.0), ("spread", 1.5), ("truncated", 1.5), ("truncated", -0.1)]:
         with pytest.raises(ValueError, match=name):
             PolicyEvaluation.plan(10, 2, **options, **{name: value})
 

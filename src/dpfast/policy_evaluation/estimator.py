@@ -41,7 +41,7 @@ from dpfast.policy_evaluation.mechanism import (
     visit_moments,
 )
 from dpfast.policy_evaluation.private_range import CountedReturns, PrivateRange
-from dpfast.policy_evaluation.staged import StagedVisits
+from dpfast.policy_evaluation.staged import Guesses, StagedVisits
 from dpfast.privacy import Privacy, UtilityWarning
 from dpfast.releases.data_dependent import Constants, DataDependentGaussian
 from dpfast.solvers.ridge import ridge_from_rows
@@ -428,6 +428,8 @@ class PolicyEvaluation(PrivateEstimator):
         target: float = 0.1,
         visited: float | ArrayLike | None = None,
         spread: float | None = None,
+        value_spread: float | ArrayLike | None = None,
+        truncated: float = 1.0,
         **parameters: Any,
     ) -> Plan:
         """Say what error privacy will add, before any data is touched; nothing is spent.
@@ -446,6 +448,12 @@ class PolicyEvaluation(PrivateEstimator):
         spread : float, optional
             Assumed standard deviation of all returns, as a fraction of their range, in (0, 1]; it counts in stages
             only. Default: that of returns spread evenly over the range, 0.29.
+        value_spread : float or array_like of shape (n_states,), optional
+            Assumed distance of a state's value from the mean return, as a fraction of the range, in (0, 1], or of each;
+            it counts in stages only. The larger the share of the spread that it makes up, the longer trajectories are
+            taken to stay near a state. Default: half of `spread`.
+        truncated : float, default 1.0
+            Assumed share of trajectories that go on beyond the horizon, in [0, 1]; it counts in stages only.
         **parameters
             The estimator's own: epsilon, delta, gamma, ...
 
@@ -467,8 +475,12 @@ class PolicyEvaluation(PrivateEstimator):
         (True, True)
         """
         estimator, privacy = cls._planned_for({"m": m, "n_states": n_states}, {"target": target}, parameters)
-        shares = None if visited is None else _checked_shares(visited, n_states)
-        apart = 1.0 / math.sqrt(12.0) if spread is None else check.share("spread", spread, whole=True)
+        shares = None if visited is None else _checked_shares(visited, n_states, "visited")
+        deviation = 1.0 / math.sqrt(12.0) if spread is None else check.share("spread", spread, whole=True)
+        distances = np.array(0.5 * deviation)
+        if value_spread is not None:
+            distances = _checked_shares(value_spread, n_states, "value_spread")
+        cut = 0.0 if truncated == 0.0 else check.share("truncated", truncated, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(m, 0.0, target, 1, {})
         staged = estimator._is_staged
@@ -481,8 +493,9 @@ class PolicyEvaluation(PrivateEstimator):
             # Noise of public size is the same for all counts.
             mechanism = of_all if of_all.scales else estimator._mechanism(problem, privacy, count, has_tails)
             if isinstance(mechanism, StagedVisits):
-                usual = 0.5 * problem.most_visited / n_states
-                return mechanism.planned_error(count, np.array(usual) if shares is None else shares, apart)
+                usual = 0.5 * problem.most_visited / n_states if shares is None else shares
+                guesses = Guesses(np.full(n_states, usual), np.full(n_states, distances), deviation, cut)
+                return mechanism.planned_error(count, guesses)
             return mechanism.expected_error(count, typical)
 
         # Errors are in proportion to one over visits: the root mean square of these.
@@ -781,14 +794,14 @@ def _same_states(one: tuple[int, Any, bool], other: tuple[int, Any, bool]) -> tu
     return one
 
 
-def _checked_shares(visited: Any, n_states: int) -> FloatArray:
-    """Return the share of people who visit each state, or one for all."""
-    shares = np.asarray(visited)
+def _checked_shares(guessed: Any, n_states: int, name: str) -> FloatArray:
+    """Return the share of something in each state, or one for all."""
+    shares = np.asarray(guessed)
     if shares.ndim == 0:
-        return np.array(check.share("visited", visited, whole=True))
-    shares = checked_of_states("visited", shares, n_states, 1, (1e-12, 1.0))
+        return np.array(check.share(name, guessed, whole=True))
+    shares = checked_of_states(name, shares, n_states, 1, (1e-12, 1.0))
     if not np.all(shares > 0.0):
-        raise ValueError("visited must lie in (0, 1] in all states")
+        raise ValueError(f"{name} must lie in (0, 1] in all states")
     return shares
 
 

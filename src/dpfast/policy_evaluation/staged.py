@@ -34,6 +34,7 @@ from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy import special
 
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
@@ -68,9 +69,9 @@ _MOST_ENDS, _TOLD_ENDS = 64, 1.0
 _LATER = 0.1
 # Squared norms that a visit may add, 1 for the visit and the rest for its return, and the usual one.
 _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
-# As planned: how far returns reach, over half the range, in standard deviations; how far apart values are,
-# in those of returns; by how much of that what fills tails is off, in squares; and the noise of uneven visits.
-_REACHED, _BETWEEN, _TAILS, _WORSE = 20.0, 0.5, 0.05, 1.3
+# As planned: the noise of uneven visits; how far returns reach, over half the range, in standard deviations; the least
+# share of their variance within states; the most of a tail's error that comes back; and of the pooled return's error.
+_WORSE, _REACHED, _WITHIN, _MOST_AGAIN, _POOLED = 1.3, 40.0, 0.25, 0.95, 0.5
 # The variance of a known value.
 _EXACT = 1e-12
 # Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
@@ -80,6 +81,19 @@ _ONE_BIN, _ALL_BINS = 3.2, 2.3
 _WARNED_BIAS = 0.15
 # What people who are scaled bias values by, in parts of what they lose.
 _BIAS_OF_VISITS, _BIAS_OF_RETURNS = 1.0, 2.0
+
+
+class Guesses(NamedTuple):
+    """What a plan assumes of trajectories, for every state: (n_states,) each."""
+
+    #: Share of people who visit it.
+    visited: FloatArray
+    #: Distance of its value from the mean return, in parts of the range.
+    distances: FloatArray
+    #: Standard deviation of all returns, in the same.
+    spread: float
+    #: Share of people who are truncated at the horizon.
+    truncated: float
 
 
 class _Centered(NamedTuple):
@@ -276,49 +290,55 @@ class StagedVisits(PolicyMechanism):
     def expected_error(self, m: int, visited: float | None) -> float:
         """Expect the noise in the value of a state before shrinkage, with visits spread evenly."""
         share = 0.5 * self.problem.most_visited / self.problem.n_states if visited is None else visited
-        return float(self._planned(m, np.array(share))[0][0])
+        return self._planned_noise(m, self.problem.n_states * share) / share
 
-    def planned_error(self, m: int, visited: FloatArray, spread: float) -> float:
-        """Expect the error of shrunk values, for guesses of visits and of the spread of returns.
+    def planned_error(self, m: int, guesses: Guesses) -> float:
+        """Expect the error of shrunk values, in parts of the range, for guesses.
 
-        `visited` has the share of people who visit each state; the spread is in parts of the range. Values are half as
-        far apart as returns, whose distances are many standard deviations. Rarely visited states have values farther
-        apart, within the range. Errors of noise and sampling are shrunk accordingly. The error of filled tails is a
-        part of the spread of values, less where little noise lets the sums tell last states. The error of the pooled
-        return is its noise in the sums and in the means.
+        Values are shrunk as if all were as far from the mean return as those of the usual visitor. The share of the
+        variance of returns that these explain is taken for how much a trajectory's tail follows its state. That much of
+        a tail is missed, unless little noise lets the sums tell last states; then its errors come back by further
+        tails. The error of the pooled return is its noise in the sums and in the means.
         """
-        noise, level, of_means, cut = self._planned(m, visited)
+        visited, squared, n_states = guesses.visited, guesses.distances**2, self.problem.n_states
+        total, discounts = float(np.sum(visited)), self._planned_discounts(guesses)
+        between, cut = float(visited @ squared) / total, float(visited @ discounts) / total
+        persistence = min(between / guesses.spread**2, 1.0)
+        noise, of_means = self._planned_noise(m, total), 0.5 * self._noise_of_means().deviation / (m * (1.0 - cut))
         is_told = of_means < 0.5 * _TOLD
-        reach = min(1.0, _REACHED * spread) if is_told else 1.0
-        squared = (_BETWEEN * spread) ** 2
-        error = (_WORSE * reach * noise) ** 2 + (spread**2 - squared) / (m * visited)
-        shares = np.broadcast_to(visited, (self.problem.n_states,))
-        rarer = np.maximum(float(shares @ shares) / float(np.sum(shares)) / shares, 1.0)
-        between = np.minimum(squared * rarer, max(squared, 1.0 / 12.0))
-        # Where little is known of returns, noise in discounts is as large as that in returns.
-        of_sums = (_WORSE * reach * level) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
-        tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + squared))
-        pooled = 1.0 / (1.0 / (of_sums + cut**2 * tail) + of_means**-2)
-        tails = cut**2 * _TAILS * squared
-        if self._summed(2.0 * float(np.mean(noise)), cut).by_end:
+        worse = _WORSE * noise * (min(1.0, _REACHED * guesses.spread) if is_told else 1.0)
+        within = guesses.spread**2 * max(1.0 - persistence, _WITHIN)
+        own, lost = (worse / visited) ** 2 + within / (m * visited), discounts**2 * persistence * squared
+        if self._summed(2.0 * noise * n_states / total, cut).by_end:
             # Values are in half widths, and all of them have this noise.
-            told = float(np.mean((2.0 * noise / SMALL_PART) ** 2)) * self.problem.n_states * squared
-            tails = tails * told / (tails + told)
-        return math.sqrt(float(np.mean(error * between / (error + between))) + pooled + tails)
+            of_ends = (2.0 * noise / (SMALL_PART * visited)) ** 2 * float(np.sum(squared))
+            again = (1.0 - np.minimum(persistence * discounts, _MOST_AGAIN)) ** -2.0
+            own, lost = own * again, lost * again * of_ends / (lost + of_ends)
+        error = own + lost
+        kept = between / (between + error)
+        # Where little is known of returns, noise in discounts is as large as that in returns.
+        of_sums = n_states * (worse / max(1.0, total)) ** 2 * (1.0 if is_told or cut == 0.0 else 4.0)
+        tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + between))
+        pooled = _POOLED / (1.0 / (of_sums + cut**2 * tail) + of_means**-2)
+        return math.sqrt(float(np.mean(np.minimum(kept**2 * error + (1.0 - kept) ** 2 * squared, 1.0))) + pooled)
 
-    def _planned(self, m: int, visited: FloatArray) -> tuple[FloatArray, float, float, float]:
-        """Return the noise in values, in the pooled return by the sums and by the means, and the mean discount.
+    def _planned_noise(self, m: int, total: float) -> float:
+        """Return the noise in a value, in parts of the range, times its share of visitors; `total` is a person's."""
+        clip = math.sqrt(_A_VISIT * max(1.0, total))
+        return 0.5 * self._sums(self._parts[-1], clip, self.returns).deviation / m
 
-        In parts of the range; the last of what was cut, of first visits half of the horizon before it, as a guess.
+    def _planned_discounts(self, guesses: Guesses) -> FloatArray:
+        """Return the mean discount of truncated tails by state: first visits come at a constant rate until the horizon.
+
+        Of those who visit rare states more are truncated, as these are on the way for longer.
         """
-        n_states = self.problem.n_states
-        shares = np.broadcast_to(visited, (n_states,))
-        mean = max(1.0, float(np.sum(shares)))
-        unit = self._sums(self._parts[-1], math.sqrt(_A_VISIT * mean), self.returns).deviation
-        horizon = self.problem.horizon if self.returns.has_tails else None
-        cut = 0.0 if horizon is None else min(self.returns.gamma ** (0.5 * horizon), 1.0 - 2.0**-30)
-        pooled = 0.5 * unit * math.sqrt(n_states) / (m * mean)
-        return 0.5 * unit / (m * shares), pooled, 0.5 * self._noise_of_means().deviation / (m * (1.0 - cut)), cut
+        visited, length = guesses.visited, self.problem.horizon
+        if not self.returns.has_tails or length is None:
+            return np.zeros(len(visited))
+        rate = -np.log1p(-np.minimum(visited, 1.0 - _EXACT))
+        decay = -math.log(self.returns.gamma) * length
+        discounts = special.exprel(rate - decay) / special.exprel(rate)
+        return np.asarray(np.minimum(guesses.truncated ** (visited / np.max(visited)) * discounts, 1.0 - 2.0**-30))
 
     def _noise_of_means(self) -> NoisySum:
         """Return the noise of the means, and of the number of people where it is private."""
