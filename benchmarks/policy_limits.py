@@ -1,11 +1,11 @@
 """Do 95% limits of values hold? Coverage per state over redrawn data, of Markov chains with known values.
 
-    python -m benchmarks.policy_limits [judged|tuned|all] [--fits 40] [--people 500,5000] [--epsilon 0.3,1]
+    python -m benchmarks.policy_limits [judged|unseen|tuned|all] [--fits 40] [--people 500,5000] [--epsilon 0.3,1]
 
 Prints a line a cell, of states that ten people or more visit: the share of values within their limits, the least share
 of any state, the share of limits that are withheld, the median half width over the root mean square error, that error
 of all states as a share of the range, the share of fits that warned of limits, and the error over the planned one, for
-true guesses of visits and spread. Constants were chosen on the chains called tuned.
+true guesses of visits, spreads and truncation. Constants were chosen on the chains called tuned.
 """
 
 from __future__ import annotations
@@ -190,6 +190,96 @@ JUDGED = {
 }
 
 
+def cliff(**options):
+    """Four rows of eight: up, along the second row, down to the goal; who slips off the last row starts again."""
+    transitions = np.zeros((32, 32))
+    for row, column in itertools.product(range(4), range(8)):
+        ahead = (1, 0) if column == 7 else (-1, 0) if row > 1 else (0, 1) if row == 1 else (1, 0)
+        for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+            to = min(max(row + down, 0), 3), min(max(column + right, 0), 7)
+            place = 24 if to[0] == 3 and 0 < to[1] < 7 else 8 * to[0] + to[1]
+            transitions[8 * row + column, place] += 0.775 if (down, right) == ahead else 0.075
+    transitions[31] = 0.0
+    return World(transitions, np.eye(32)[24], np.eye(32)[31], **options)
+
+
+def taxi(side, **options):
+    """A square, without and with a passenger: to the last corner for one, to the first for 1; then for the next."""
+    cells = side * side
+    transitions, start = np.zeros((2 * cells, 2 * cells)), np.zeros(2 * cells)
+    for aboard, cell in itertools.product((0, 1), range(cells)):
+        target, (row, column) = (0 if aboard else cells - 1), divmod(cell, side)
+        to_row, to_column = divmod(target, side)
+        step = side * np.sign(to_row - row) if row != to_row else np.sign(to_column - column)
+        state, first = aboard * cells + cell, aboard * cells
+        if cell == target:
+            transitions[state, (1 - aboard) * cells + cell] = 1.0
+        else:
+            for to, share in ((cell + step, 0.8), (cell, 0.1), ((cell + 1) % cells, 0.1)):
+                transitions[state, first + to] += share
+    start[:cells] = 1 / cells
+    return World(transitions, start, np.eye(2 * cells)[cells], **options)
+
+
+def sparse(seed, n_states, successors, *, end=0.0, starts=3, **options):
+    """Few successors of each state, and few first states: most are visited rarely."""
+    rng, transitions, start = np.random.default_rng(seed), np.zeros((n_states, n_states)), np.zeros(n_states)
+    for row in transitions:
+        row[rng.choice(n_states, successors, replace=False)] = rng.dirichlet(np.ones(successors)) * (1 - end)
+    start[rng.choice(n_states, starts, replace=False)] = 1 / starts
+    return World(transitions, start, rng.beta(0.5, 0.5, n_states), **options)
+
+
+def births(n_states, up, down, first, power, **options):
+    """Up or down by one, which ends in the first state."""
+    stay = (1 - up - down) * np.eye(n_states)
+    transitions = stay + up * np.eye(n_states, k=1) + down * np.eye(n_states, k=-1)
+    transitions[-1, -1], transitions[0] = 1 - down, 0.0
+    return World(transitions, np.eye(n_states)[first], np.linspace(0, 1, n_states) ** power, **options)
+
+
+def stages(worse, dies, better, worth, start, **options):
+    """Stages of an illness; who died stays on record, for nothing."""
+    k = len(worth)
+    transitions = np.zeros((k + 1, k + 1))
+    transitions[:k, k], transitions[k, k] = dies, 1.0
+    transitions[:k, :k] += np.diag(worse, 1) + np.diag(better, -1)
+    transitions += np.diag(1.0 - transitions.sum(axis=1))
+    return World(transitions, np.r_[start, 0.0], np.r_[worth, 0.0], **options)
+
+
+UNSEEN = {
+    "cliff": cliff(options=_options(0.95, 60, **UNIT), is_good=True),
+    "cliff, cut": cliff(options=_options(0.98, 20, **UNIT), is_good=False),
+    "taxi": taxi(3, options=_options(0.95, 40), is_good=True),
+    "taxi of 16 places": taxi(4, options=_options(0.93, 50, return_range=(0.0, 3.0)), is_good=True),
+    "sparse, 15 states": sparse(71, 15, 2, options=_options(0.9, 40), is_good=True),
+    "sparse, 30 states that end": sparse(72, 30, 3, end=0.05, options=_options(0.95, 50), is_good=True),
+    "sparse, 40 states, cut": sparse(83, 40, 4, starts=8, options=_options(0.95, 15), is_good=False),
+    "births and deaths": births(8, 0.25, 0.3, 3, 1, options=_options(0.95, 60), is_good=True),
+    "births and deaths, slow": births(6, 0.05, 0.06, 2, 2, options=_options(0.9, 40), is_good=True),
+    "births and deaths, cut": births(10, 0.3, 0.3, 4, 1, options=_options(0.97, 15), is_good=False),
+    "stages, four": stages(
+        [0.06, 0.1, 0.15],
+        [0.005, 0.02, 0.06, 0.2],
+        [0.05, 0.03, 0.02],
+        [0.95, 0.8, 0.55, 0.3],
+        [0.4, 0.3, 0.2, 0.1],
+        options=_options(0.9, 40),
+        is_good=True,
+    ),
+    "stages, the last rare": stages(
+        [0.05] * 4,
+        [0.01, 0.02, 0.04, 0.08, 0.2],
+        [0.1, 0.1, 0.05, 0.05],
+        [1.0, 0.9, 0.6, 0.4, 0.2],
+        [0.9, 0.08, 0.02, 0.0, 0.0],
+        options=_options(0.92, 30),
+        is_good=True,
+    ),
+}
+
+
 def values_of(world):
     identity = np.eye(len(world.start))
     return np.linalg.solve(identity - world.options["gamma"] * world.transitions, world.rewards)
@@ -223,13 +313,14 @@ def first_visits(data, gamma):
 def cell(world, people, epsilon, adjacency, fits):
     true = values_of(world)
     held, errors, halves, warned, n_states = [], [], [], 0, len(true)
-    visits, spread = np.zeros(n_states), 0.0
+    visits, spread, truncated = np.zeros(n_states), 0.0, 0.0
     for seed in range(fits):
         data = walks_of(world, people, 1000 * people + seed)
         if seed < 4:
             states, found = first_visits(data, world.options["gamma"])
             visits += np.bincount(states, minlength=n_states) / 4
             spread += float(np.std(found)) / 4
+            truncated += float(np.mean(np.diff(data.offsets) == world.options["horizon"])) / 4
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             model = PolicyEvaluation(epsilon, 1e-6, adjacency=adjacency, random_state=seed, **world.options).fit(data)
@@ -241,7 +332,9 @@ def cell(world, people, epsilon, adjacency, fits):
         halves.append(half)
     low, high = world.options.get("return_range", (0.0, 1.0 / (1.0 - world.options["gamma"])))
     error = math.sqrt(np.mean(np.square(errors))) / (high - low)
+    distances = np.abs(np.clip(true, low, high) - visits @ true / visits.sum()) / (high - low)
     guesses = {"visited": np.clip(visits / people, 1e-4, 1.0), "spread": min(max(spread / (high - low), 1e-4), 1.0)}
+    guesses |= {"value_spread": np.clip(distances, 1e-4, 1.0), "truncated": truncated}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = {"epsilon": epsilon, "delta": 1e-6, "adjacency": adjacency} | world.options
@@ -265,7 +358,7 @@ def cell(world, people, epsilon, adjacency, fits):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("group", choices=("judged", "tuned", "all"), nargs="?", default="judged")
+    parser.add_argument("group", choices=("judged", "unseen", "tuned", "all"), nargs="?", default="judged")
     parser.add_argument("--fits", type=int, default=40)
     parser.add_argument("--people", default="500,5000,20000")
     parser.add_argument("--epsilon", default="0.3,1,3")
@@ -273,7 +366,7 @@ def main():
     parser.add_argument("--only", default="")
     chosen = parser.parse_args()
     tuned = TUNED | ALSO_TUNED
-    worlds = {"judged": JUDGED, "tuned": tuned, "all": tuned | JUDGED}[chosen.group]
+    worlds = {"judged": JUDGED, "unseen": UNSEEN, "tuned": tuned, "all": tuned | JUDGED | UNSEEN}[chosen.group]
     print(
         f"{'':38}{'people':>7}{'eps':>5} {'':11}{'mean':>6}{'least':>6}{'none':>6}{'width':>7}{'error':>8}"
         f"{'warned':>7}{'plan':>6}"
