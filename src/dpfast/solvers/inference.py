@@ -207,7 +207,8 @@ class _Directions:
         """
         gains, observed = self.gains, self.whitened @ xy
         sampled = variance * self.sampled
-        taus = np.maximum(self._priors(observed, sampled), self.least_signal * variance)[:, None]
+        tried = self._priors(observed, sampled)
+        taus = np.maximum(tried, self.least_signal * variance)[:, None]
         energy = taus
         for _ in range(_ENERGY_STEPS):
             errors = 1.0 + spread * energy + gains**2 * sampling * taus * self.sampled
@@ -216,7 +217,7 @@ class _Directions:
             means, variances = gains * prior / marginal * observed, prior * rest / marginal
             energy = np.mean(means**2 + variances, axis=1, keepdims=True)
         # On a geometric grid, the weight of a point of a flat law is its own size.
-        logs = -0.5 * np.sum(observed**2 / marginal + np.log(marginal), axis=1) + np.log(taus[:, 0])
+        logs = -0.5 * np.sum(observed**2 / marginal + np.log(marginal), axis=1) + np.log(tried)
         weights = np.exp(logs - np.max(logs))
         kept = weights > _NEGLIGIBLE
         weights = weights[kept] / np.sum(weights[kept])
