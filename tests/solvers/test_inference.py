@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg, special, stats
 
 from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, evidence_of_moments, ridge_from_moments
-from dpfast.solvers.inference import Textbook
+from dpfast.solvers.inference import Evidence, Textbook
 from dpfast.solvers.ridge import denoised_eigenvalues
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
@@ -208,3 +208,18 @@ def test_a_released_residual_variance_is_widened_by_its_noise(noise):
     assert 0.945 < np.mean(estimates < 1.96 * np.sqrt(told.widened(released))) < 0.99
     exact = replace(told, residual_noise=0.0).widened(np.ones(3))
     np.testing.assert_allclose(exact, 1.0, rtol=1e-4)
+
+
+def test_a_least_size_of_coefficients_counts_once_however_many_smaller_ones_are_tried(monkeypatch):
+    """A flat law up to the least has its mass: each smaller size that is tried had as much."""
+    rng = np.random.default_rng(11)
+    gains, theta = np.repeat([5.0, 0.3], [3, 17]), rng.normal(size=(20, 1))
+    xx, xy = np.diag(gains), gains[:, None] * theta + rng.normal(size=(20, 1))
+    evidence = Evidence(xx, np.linalg.inv(xx), xy, np.eye(20)[None], least_signal=0.3)
+    usual = evidence.posterior(np.ones(1), 0.95, of_population=False)
+    # As densely.
+    monkeypatch.setattr("dpfast.solvers.inference._SMALLEST", 1e-6)
+    monkeypatch.setattr("dpfast.solvers.inference._TRIED", 321)
+    more = evidence.posterior(np.ones(1), 0.95, of_population=False)
+    np.testing.assert_allclose(more.deviation, usual.deviation, rtol=2e-3)
+    np.testing.assert_allclose(more.center, usual.center, rtol=2e-3, atol=2e-3)
