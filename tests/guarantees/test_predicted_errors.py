@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfast import Privacy, noise
-from dpfast.convex_erm.mechanism import NoisyDescent, clip_of_slopes
+from dpfast.convex_erm.mechanism import SPREAD, NoisyDescent, clip_of_slopes, lost_of_released
 from dpfast.multi_outcome.mechanism import Frame, Options, Route
 from dpfast.noise import SeededSource
 from dpfast.privacy import weight_sensitivity
@@ -50,6 +50,23 @@ def test_noise_of_predictions_by_a_minimiser_with_an_intercept(delta, n):
     ]
     measured = math.sqrt(np.mean(np.square(moved) @ squares))
     assert mechanism.prediction_noise(n, spread)[0] == pytest.approx(measured, rel=0.06)
+
+
+@pytest.mark.parametrize("n", [3_000, 30_000])
+def test_what_noise_takes_of_released_margins(n):
+    """As much as the correlation of noisy margins with those before the noise lacks to 1."""
+    d, row, loss = 5, 2.0, LogisticLoss(1.0)
+    mechanism = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-5), ObjectiveBounds(loss, d, row, 1.0, n_rows=n), 3.0)
+    coef, rng = np.full(d, 1.5), np.random.default_rng(0)
+    released = math.sqrt(SPREAD / d) * row * np.linalg.norm(coef) * rng.normal(size=100_000)
+    share = loss.second_derivative(np.abs(released), 1.0).mean() / loss.second_derivative_bound()
+    noisy, _ = mechanism.prediction_noise(n, SPREAD, share)
+    before = math.sqrt(np.var(released) - noisy**2) * rng.normal(size=100_000)
+    correlation = np.corrcoef(before, before + noisy * rng.normal(size=100_000))[0, 1]
+    assert lost_of_released(mechanism, n, coef) == pytest.approx(1.0 - correlation, rel=0.1)
+    # Nothing is lost of very many people, and everything of no margins, or of fewer than show any.
+    assert lost_of_released(mechanism, 10**10, coef) < 1e-6
+    assert lost_of_released(mechanism, n, 0.0 * coef) == lost_of_released(mechanism, n, 1e-3 * coef) == 1.0
 
 
 def test_noise_of_moments():

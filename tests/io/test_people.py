@@ -118,3 +118,15 @@ def test_members_of_an_enumeration_are_people_and_plain_objects_are_not():
     assert whose.n_people == 2
     with pytest.raises(TypeError, match="equals no copy of itself"):
         people([object(), object()], 3)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["U1", "U2", "U9", "S1", "S8", "S9", "f2", "f4", "f8", "g", "i1", "u8", ">i8", "M8[s]", "m8[D]"]
+)
+def test_ids_of_every_dtype_are_told_apart(dtype):
+    """Rows of one person are consecutive or not; the order of ids is of no concern."""
+    for numbers in (np.array(NUMBERS), np.arange(30) % 7):
+        ids = numbers.astype("U1" if dtype[0] in "US" else "i8").astype(dtype)
+        whose = people(ids, 100)
+        counts = np.unique(numbers, return_counts=True)[1]
+        assert np.diff(whose.offsets).tolist() == counts.tolist()

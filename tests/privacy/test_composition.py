@@ -1,13 +1,14 @@
 """Shares of a budget: put back together they never pass it, and the exact one is never the smallest."""
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfast.privacy import Privacy, compose_mu, gaussian_delta, gaussian_mu, keeps_to, parts_of, share_of_mu
-from dpfast.privacy.composition import advanced_share
+from dpfast.privacy.composition import _float_down, advanced_share
 
 
 @given(st.floats(0.01, 20.0), st.floats(1e-12, 0.1), st.integers(1, 100_000))
@@ -27,6 +28,13 @@ def test_shares_recompose_to_the_budget(epsilon, delta, releases):
 def test_one_release_has_the_whole_budget():
     privacy = Privacy(1.0, 1e-6)
     assert share_of_mu(privacy, 1, "basic") == pytest.approx(share_of_mu(privacy, 1, "mu"), rel=1e-12)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_limits_are_the_largest_floats_that_print_as_no_more(value):
+    exact = Fraction(repr(value))
+    assert _float_down(exact) == value
+    assert _float_down(exact * (1 - Fraction(1, 10**20))) == math.nextafter(value, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,16 @@ def test_a_release_with_too_little_noise_is_not_called_guaranteed():
     assert release.reproducible
 
 
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+def test_noise_is_guaranteed_up_to_its_own_delta_at_the_claimed_epsilon(epsilon):
+    statistic = WeightedMeans(problem(), 50)
+    smooth = DataDependentGaussian.calibrate(Privacy(epsilon, 1e-5), statistic).smooth
+    delta = smooth_gaussian_delta(smooth.alpha, smooth.beta, epsilon, statistic.dim)
+    claims = [(epsilon, delta), (epsilon, math.nextafter(delta, 0.0)), (0.99 * epsilon, delta), (1.01 * epsilon, delta)]
+    kept = [DataDependentGaussian(Privacy(*claim), statistic, smooth).guaranteed for claim in claims]
+    assert kept == [True, False, False, True]
+
+
 def test_the_noise_hides_what_the_computed_statistic_errs_by():
     """Two computed statistics lie up to the sensitivity and twice tau apart."""
     statistic = WeightedMeans(problem(), 50)

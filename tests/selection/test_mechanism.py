@@ -144,7 +144,7 @@ def test_as_many_are_held_out_as_said_where_their_number_is_public():
     # Every row as often as any other: fails for one seed in 10,000, and this is fixed.
     counts = np.bincount(np.concatenate(drawn), minlength=40)
     assert stats.chi2.sf(((counts - 150.0) ** 2 / (150.0 * 0.75)).sum() * 39 / 40, 39) > 1e-4
-    for n, share, size in ((2, 0.01, 1), (2, 0.99, 1), (5, 0.99, 4)):
+    for n, share, size in ((2, 0.01, 1), (2, 0.99, 1), (5, 0.99, 4), (9, 0.01, 1)):
         assert len(held_out(n, share, SecureSource(), public_count=True)) == size
 
 

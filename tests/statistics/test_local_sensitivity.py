@@ -1,6 +1,7 @@
 """Smooth sensitivity: every k in 40 digits, never below it; smoothness; cost that does not grow with counts."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -183,6 +184,17 @@ def test_counts_up_to_the_largest_are_taken_and_no_others():
     for count in (2**53 + 1, -1):
         with pytest.raises(ValueError, match="between 0 and 2"):
             smooth_sensitivity([count, 1], [1.0, 1.0], 0.1)
+
+
+def test_weights_up_to_either_limit_are_taken_and_no_others():
+    for weight, beyond in ((1e-100, 0.0), (1e100, math.inf)):
+        for bounded in (smooth_sensitivity, partial(smooth_sensitivity_lsl, **LSL)):
+            bounded([8, 1], [weight, weight], 1.0)
+            with pytest.raises(ValueError, match="weights must be 0 or lie between"):
+                bounded([8, 1], [weight, math.nextafter(weight, beyond)], 1.0)
+    for name in ("feature_norm", "ridge"):
+        for limit in (1e-100, 1e100):
+            smooth_sensitivity_lsl([8, 1], [0.5, 0.5], 1.0, **LSL | {name: limit})
 
 
 def test_calibrations_allow_for_the_error_of_both_neighbours():
