@@ -56,6 +56,17 @@ def test_an_index_without_a_name_is_left_out(tmp_path):
     assert (tmp_path / "a.csv").read_text() == "a\n1\n"
 
 
+@pytest.mark.parametrize("dtype", [float, "Float64", object])
+def test_what_is_missing_in_a_frame_is_left_empty(dtype, tmp_path):
+    from pyarrow import parquet
+
+    table = pd.DataFrame({"a": pd.Series([0.5, np.nan], dtype=dtype), "b": [1, 2]})
+    for ending in ("csv", "parquet"):
+        write_table(table, tmp_path / f"table.{ending}")
+    assert (tmp_path / "table.csv").read_text() == "a,b\n0.5,1\n,2\n"
+    assert parquet.read_table(tmp_path / "table.parquet").to_pydict()["a"] == [0.5, None]
+
+
 def test_latex_is_a_booktabs_table_with_everything_escaped(tmp_path):
     write_table(frame(), tmp_path / "table.tex")
     lines = (tmp_path / "table.tex").read_text().splitlines()

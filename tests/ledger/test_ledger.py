@@ -451,6 +451,14 @@ def test_a_record_without_one_of_its_fields_is_refused(field):
         Release.from_dict(record)
 
 
+@pytest.mark.parametrize("claim", [{"epsilon": 0.4}, {"guaranteed": False}, {"reproducible": True}])
+def test_a_record_that_states_more_privacy_than_its_own_is_refused(claim):
+    record = release(0.5).to_dict()
+    assert Release.from_dict(record).to_dict() == record
+    with pytest.raises(ValueError, match="it states an epsilon that is not its own"):
+        Release.from_dict(record | claim)
+
+
 @pytest.mark.parametrize(
     "spoilt",
     [
@@ -480,7 +488,14 @@ def test_the_part_of_a_release_is_on_record():
     one = release(0.5, part="held-out")
     assert Release.from_dict(one.to_dict()).part == "held-out"
     assert "of the held-out part of the rows" in one.summary()
+
     assert pickle.loads(pickle.dumps(one)).part == "held-out"
+
+
+def test_the_unit_of_a_release_is_on_record():
+    told = "for a person's rows together"
+    assert told in release(0.5, unit="person").summary()
+    assert told not in release(0.5).summary()
 
 
 @pytest.fixture

@@ -187,6 +187,8 @@ def test_what_is_declared_wrongly_is_refused_before_anything_is_spent(parameters
 def test_tables_without_names_take_no_names():
     x, y = tables()
     with pytest.raises(ValueError, match="box_x is declared by name, and the columns of X have no names"):
+        ridge().fit([], [])
+    with pytest.raises(ValueError, match="box_x is declared by name, and the columns of X have no names"):
         ridge().fit(x.to_numpy(), y)
     with pytest.raises(ValueError, match="bound_y is declared by name, and the columns of Y have no names"):
         ridge().fit(x, y.to_numpy())

@@ -121,6 +121,7 @@ def test_extreme_words_are_decided():
     uniforms.words[:] = [0, 2**64 - 1, 2**64 - 1, 1, 2**64 - 1, 2**64 - 1, 0, 2**62]
     _, undecided = _draw_double(uniforms, None, 2.0**20, 0.0)
     assert list(undecided) == [0, 1, 2, 3]
+    assert uniforms.reveal(0, 1).prefix > 0
     ratio = uniforms.radius_over_norm(3)
     assert 0 < ratio.low <= ratio.high
     assert float((ratio.high - ratio.low) / ratio.low) < 1e-15

@@ -42,6 +42,13 @@ def test_a_draw_at_the_edge_of_a_cell_is_left_open(law):
     assert len(kernel.draw(words, fractions / 2.0, STEPS, 0.0)[1]) < 3
 
 
+@pytest.mark.parametrize("law", MAGNITUDES)
+def test_a_uniform_that_may_be_zero_is_left_open_without_a_word(law):
+    words = np.array([0, 1 << 63, 1, 2**63 - 1, 2**64 - 1], np.uint64)
+    _, undecided = MAGNITUDES[law][0].draw(words, None, STEPS, 0.0)
+    assert {0, 1, 2} <= set(undecided.tolist())
+
+
 @pytest.mark.parametrize("dim", [2, 3, 8])
 def test_a_coordinate_at_the_edge_of_a_cell_is_left_open(dim):
     for seed in range(10):

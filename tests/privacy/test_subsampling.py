@@ -55,4 +55,5 @@ def test_delta_is_rounded_down_whatever_epsilon_is(n_sampled, n_rest, share, eps
     gamma = Fraction(n_sampled, n_sampled + n_rest)
     delta = float(gamma) * share
     _, inner = subsampled_budget(epsilon, delta, n_sampled, n_sampled + n_rest)
+    assert type(inner) is float
     assert Fraction(inner) * gamma <= Fraction(delta) < Fraction(math.nextafter(inner, 1.0)) * gamma

@@ -10,7 +10,7 @@ from scipy import stats
 from dpfast import Privacy
 from dpfast.kernels.columns import FixedPoint
 from dpfast.noise import SeededSource
-from dpfast.privacy import gaussian_delta
+from dpfast.privacy import compose_mu, gaussian_delta, gaussian_mu
 from dpfast.releases.mechanism import NoisySum
 
 ADJACENCIES = ["replace_one", "add_remove"]
@@ -48,6 +48,23 @@ def test_a_person_moves_one_bin_or_two_of_every_histogram(adjacency):
     assert 0.99e-6 < gaussian_delta(scale, 1.0, math.sqrt(bins)) <= 1e-6
     pure = NoisySum.of_counts(Privacy(0.5, 0.0, adjacency), 3, 10)
     assert (pure.law, pure.scale) == ("Laplace", pytest.approx(bins / 0.5))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+@pytest.mark.parametrize("is_gaussian", [True, False])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2, 0.0])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_counts_and_what_is_left_beside_them_keep_to_the_budget(adjacency, delta, is_gaussian, share):
+    """Both as Gaussian releases, or both pure; else their epsilons and deltas add up."""
+    budget = Privacy(1.0, delta, adjacency)
+    counts, rest = NoisySum.counts_within(budget, is_gaussian, share, 3, 10)
+    if is_gaussian and delta > 0.0:
+        assert 0.999 * gaussian_mu(1.0, delta) < compose_mu([counts.mu, gaussian_mu(*rest.target)])
+        assert compose_mu([counts.mu, gaussian_mu(*rest.target)]) <= gaussian_mu(1.0, delta)
+    else:
+        assert 0.999 < counts.privacy.epsilon + rest.epsilon <= 1.0
+        assert counts.privacy.delta + rest.delta <= delta
+    assert rest.adjacency == counts.privacy.adjacency == adjacency
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])

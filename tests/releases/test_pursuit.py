@@ -260,3 +260,13 @@ def test_all_of_the_budget_is_used(delta, size, share):
     assert 0.97 * delta < picks_delta(1.0, parts.pick, size, mu) <= delta
     shared = replace(mechanism, by_mu=True)._parts
     assert size * range_mu(shared.pick) ** 2 == pytest.approx(share * gaussian_mu(1.0, delta) ** 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("entries", [[math.inf, -math.inf], [math.nan, 0.0]])
+def test_rows_that_are_not_finite_are_refused_without_a_warning(entries):
+    with pytest.raises(ValueError, match="X contains NaN or infinity"):
+        rows_of(np.array([entries, [1.0, 0.0]]), np.ones((2, 1)))
+
+
+def test_rows_whose_sum_is_beyond_floats_are_taken():
+    assert rows_of(np.full((2, 2), 1e308), np.ones((2, 1))).outcomes.tolist() == [[1.0], [1.0]]

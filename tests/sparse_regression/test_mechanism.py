@@ -4,10 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpfast import Privacy, statistics
 from dpfast.releases.objective_bounds import ObjectivePerturbation
+from dpfast.releases.pursuit import UNCLIPPED, Pursuit
 from dpfast.sparse_regression.mechanism import (
+    R2,
+    SIGNAL,
+    SPREAD,
+    USUAL_COEFFICIENT,
+    PursuitFit,
     bounds_on_support,
     error_of_coefficients,
     top_entries,
@@ -83,3 +90,23 @@ def test_a_private_number_of_rows_costs_next_to_nothing_in_finishing_noise():
             Privacy(epsilon, 0.0, "add_remove"), bounds_on_support(3, 3, None, 3.0, None)
         )
         assert chosen.scales["coef"] < 1e-6
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("outcome", [0.3, 30.0])
+def test_a_pursuit_expects_residuals_within_the_bound_on_outcomes(outcome, delta):
+    """Of outcomes that predictions explain by half, or of outcomes at the bound; pure noise costs more."""
+    n, size = 10**9, 2
+    mechanism = Pursuit(Privacy(1.0, delta), size, (12, 1), 1.0, math.inf, outcome, n, 0.5)
+    found = PursuitFit(mechanism).errors(n, 12)
+    prediction = math.sqrt(SPREAD) * mechanism.radius(size) * USUAL_COEFFICIENT
+    assert (found.prediction, found.bound) == (prediction, outcome)
+    residual = math.sqrt(1.0 - R2) * min(prediction / math.sqrt(R2), outcome)
+    lost = mechanism.fit.expected_loss(n, 0.0, worse=1.0 if delta > 0.0 else 350.0)
+    assert found.moved == pytest.approx(residual * math.sqrt(lost))
+    assert 0.0 < found.moved < 0.1 * prediction
+    # The clip that leaves out few normal residuals is as large.
+    few = PursuitFit(mechanism).errors(100, 12)
+    odds = UNCLIPPED * 100 * SPREAD * mechanism.radius(size) ** 2 / size * SIGNAL
+    odds /= mechanism.pick(math.sqrt(2.0) * residual * stats.norm.ppf(0.5 + UNCLIPPED / 2.0)).scales["feature"]
+    assert few.missed == pytest.approx(1.0 / (1.0 + math.exp(odds) / 10.0))

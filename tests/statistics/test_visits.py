@@ -118,6 +118,13 @@ def test_threads_order_and_blocks_change_no_bit(kind, bounds):
         assert (found.n_trajectories, found.bounds) == (300, expected.bounds)
 
 
+@pytest.mark.parametrize("least", [0.0, -0.0, -1e-3])
+def test_features_are_nonnegative_if_none_is_below_zero(least):
+    phi = np.array([[least, 0.5], *np.eye(2), *np.eye(2)])
+    found = sufficient_statistics(random_trajectories(0), 0.9, features=phi, **OPTIONS)
+    assert found.public.nonnegative == (least == 0.0)
+
+
 @pytest.mark.parametrize("kind", [None, "signed", "nonnegative"])
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_every_trajectory_is_within_its_bounds(kind, bounds):

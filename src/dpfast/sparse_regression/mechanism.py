@@ -207,7 +207,7 @@ class PursuitFit(Around[Chosen]):
         others = n_features - size
         missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
         # The fit is of residuals, of features assumed to be equally large.
-        left = min(math.sqrt(1.0 - R2) * outcome, pursuit.outcome_bound)
+        left = math.sqrt(1.0 - R2) * outcome
         worse = _WORSE_IF_PURE if pursuit.privacy.delta == 0.0 else 1.0
         moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0, worse=worse))
         moved = min(moved, prediction)
