@@ -6,10 +6,12 @@ import itertools
 import json
 import math
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from dataclasses import replace
 
@@ -23,7 +25,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release, UtilityWarning
-from dpfast.ledger.entries import guarantee_of
+from dpfast.ledger.entries import _process, guarantee_of
 from dpfast.privacy import gaussian_delta, gaussian_mu, parts_of, range_mu
 from dpfast.privacy.guarantee import plain_words
 
@@ -736,3 +738,15 @@ def test_a_refusal_names_processes_that_have_ended_only_where_one_holds_budget(t
     assert refused()
     ledger.abandoned[0].give_back()
     assert not refused()
+
+
+def test_to_ask_whether_a_process_has_ended_does_it_no_harm():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        held = _process(other.pid)
+        assert not held.ended()
+        assert not _process(os.getpid()).ended()
+        time.sleep(0.05)  # a signal takes a moment to end a process
+        assert not held.ended()
+        assert other.poll() is None
+        other.communicate(b"\n")
+    assert held.ended()

@@ -13,6 +13,8 @@ from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.people import People
+from dpfast.releases.staged_regression import StagedRegression
+from dpfast.statistics.rows import RowMap
 
 BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
 PLAIN = {"fit_intercept": False}
@@ -480,3 +482,16 @@ def test_the_error_is_that_of_the_data_and_not_of_the_bounds(options, loose):
 
     # Ten times less than moments alone, and far below what bounds ten times as large did to these.
     assert error("auto") < min(0.1 * error(0), 2e-3)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("limit", "beyond"), [(1e-70, 0.0), (1e70, math.inf)])
+def test_radii_up_to_either_limit_are_taken_and_no_others(limit, beyond, place):
+    def mechanism(length):
+        radii = (length, 1.0) if place == 0 else (1.0, length)
+        maps = (RowMap(bound=radius) for radius in radii)
+        return StagedRegression(Privacy(1.0, 1e-5), (3, 2), radii, *maps)
+
+    mechanism(limit)
+    with pytest.raises(ValueError, match="must lie between 1e-70 and 1e70"):
+        mechanism(math.nextafter(limit, beyond))

@@ -198,8 +198,6 @@ def in_stages(
 ) -> StagedRegression:
     """Return the mechanism that fits rows in stages: about the origin, or wherever their bound is least."""
     frame = min(frames, key=lambda frame: frame.radius) if settings["fit_intercept"] else frames[0]
-    for length, columns in ((frame.radius, shape[0]), (outcomes.bound, shape[1])):
-        rounded_bound(length, columns)  # refuses what no grid is for
     row_map, outcome_map = frame.row_map or RowMap(), outcomes.row_map(frame.nonnegative) or RowMap()
     return StagedRegression(
         privacy,
