@@ -272,16 +272,16 @@ def test_threads_have_stopped_before_an_interrupt_leaves_even_one_that_comes_whi
 class Steps(transaction.Bracket[str]):
     """Notes what is called, and raises in one of the calls, once."""
 
-    def __init__(self, failing=None, turn=None):
+    def __init__(self, failing=None, turn=None, error=KeyboardInterrupt):
         super().__init__(turn)
         self.called = []
-        self.failing = failing
+        self.failing, self.error = failing, error
 
     def _do(self, name):
         self.called.append(name)
         if name == self.failing:
             self.failing = None
-            raise KeyboardInterrupt
+            raise self.error
 
     def _open(self):
         self._do("open")
@@ -317,8 +317,24 @@ def test_a_bracket_closes_what_it_opened(failing, called):
             pass
 
 
-def test_a_turn_is_one_threads_at_a_time_and_refused_to_the_one_that_has_it():
-    turn, inside, most = transaction.Turn(), [0], [0]
+class SealedError(Exception):
+    """What is raised in place of an error."""
+
+
+@pytest.mark.parametrize("failing", ["block", "keep", "close"])
+@pytest.mark.parametrize(("error", "told"), [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, SealedError)])
+def test_no_failure_of_a_sealed_bracket_passes_in_silence(error, told, failing):
+    steps = Steps(failing, error=error)
+    steps.sealed = SealedError
+    with pytest.raises(told) as raised, steps:
+        steps._do("block")
+    assert raised.value.__context__ is raised.value.__cause__ is None
+    assert steps.called[-1] == "close"
+
+
+def most_inside(turn):
+    """How many of four threads are ever within a turn at once."""
+    inside, most = [0], [0]
 
     def enter_often():
         for _ in range(200):
@@ -329,7 +345,24 @@ def test_a_turn_is_one_threads_at_a_time_and_refused_to_the_one_that_has_it():
                 inside[0] -= 1
 
     run_together([enter_often] * 4)
-    assert most[0] == 1
+    return most[0]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_turn_is_one_threads_at_a_time_in_a_forked_child_too():
+    turn = transaction.Turn()
+    with transaction.Bracket(turn):
+        pass
+    child = os.fork()
+    if child == 0:
+        os._exit(most_inside(turn))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert most_inside(turn) == 1
+
+
+def test_a_turn_is_one_threads_at_a_time_and_refused_to_the_one_that_has_it():
+    turn = transaction.Turn()
+    assert most_inside(turn) == 1
     with transaction.Bracket(turn), pytest.raises(RuntimeError, match="this thread"), transaction.Bracket(turn):
         pass
     with transaction.Bracket(turn):

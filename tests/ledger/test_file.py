@@ -212,6 +212,21 @@ def test_a_database_that_was_edited_is_refused(path, statement):
         Ledger(BUDGET, path)
 
 
+def test_a_copy_from_before_any_change_is_refused(path):
+    ledger, copies = Ledger(BUDGET, path), []
+    for change in (lambda: ledger.spend(release()), lambda: ledger.reserve(UNIT).give_back()):
+        copies.append(path.read_bytes())
+        change()
+    latest = path.read_bytes()
+    assert len({*copies, latest}) == 3
+    for older in copies:
+        path.write_bytes(older)
+        with pytest.raises(ValueError, match="is an older copy"):
+            ledger.reserve(UNIT)
+    path.write_bytes(latest)
+    assert ledger.spent == UNIT
+
+
 def test_a_ledger_damaged_exchanged_or_deleted_in_use_stops_there(path):
     ledger = Ledger(BUDGET, path)
     older = path.read_bytes()

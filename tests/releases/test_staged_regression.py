@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.people import People
+from dpfast.releases.staged_fit import Fit
 from dpfast.releases.staged_regression import StagedRegression
 from dpfast.statistics.rows import RowMap
 
@@ -482,6 +484,50 @@ def test_the_error_is_that_of_the_data_and_not_of_the_bounds(options, loose):
 
     # Ten times less than moments alone, and far below what bounds ten times as large did to these.
     assert error("auto") < min(0.1 * error(0), 2e-3)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+def test_parts_are_clipped_to_the_size_that_as_many_people_exceed_as_asked(share):
+    edges = 2.0 ** np.arange(0.0, 8.0, 0.5)
+    beyond = np.linspace(1.0, 0.0, len(edges))
+    counts = np.append(0.0, 10**6 * (beyond[:-1] - beyond[1:]))
+
+    def sizes(*_):
+        yield
+        return counts, edges, 1.0
+
+    fit = SimpleNamespace(_largest_part=lambda longest: longest, _residual_sizes=sizes, people=10**6)
+    asking = Fit._clip(fit, "sizes", None, SimpleNamespace(longest=1.0), share)
+    next(asking)
+    with pytest.raises(StopIteration) as told:
+        next(asking)
+    found = told.value.value
+    assert found.counted[0] is counts
+    place = np.interp(1.0 - share, 1.0 - beyond, np.arange(len(edges)))
+    assert abs(2.0 * math.log2(found.clip) - place) <= 1.01
+
+
+@pytest.mark.parametrize("has_constant", [True, False])
+def test_moments_about_means_are_those_of_centred_columns(has_constant):
+    """Weighted by the square of the last column if it is a constant; else rows are centred already."""
+    rng = np.random.default_rng(0)
+    x, weights = rng.normal(size=(50, 3)) + 2.0, rng.uniform(0.5, 2.0, 50)
+    mechanism = SimpleNamespace(has_constant=has_constant)
+    if not has_constant:
+        given = SimpleNamespace(of_features=x.T @ x, center=np.ones(3))
+        products, squares, means, number = Fit._about_means(SimpleNamespace(mechanism=mechanism, rows=50.0), given)
+        assert (means is given.center, number) == (True, 50.0)
+        np.testing.assert_allclose(products, x.T @ x)
+        np.testing.assert_allclose(squares, np.sum(x**2, axis=0))
+        return
+    rows = np.column_stack([x, np.ones(50)])
+    given = SimpleNamespace(of_features=rows.T @ (weights[:, None] * rows))
+    products, squares, means, number = Fit._about_means(SimpleNamespace(mechanism=mechanism), given)
+    about = rows - np.append(np.average(x, axis=0, weights=weights), 0.0)
+    np.testing.assert_allclose(means, (rows - about)[0])
+    np.testing.assert_allclose(products, rows.T @ (weights[:, None] * about), atol=1e-12)
+    np.testing.assert_allclose(squares, weights @ about**2)
+    assert number == pytest.approx(weights.sum())
 
 
 @pytest.mark.parametrize("place", [0, 1])
