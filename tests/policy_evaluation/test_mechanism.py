@@ -231,3 +231,10 @@ def test_tau_of_the_ridge_fit_grows_as_the_ridge_falls(ridge):
     visits = 9 * sum(sorted(map(Fraction, public.weights.tolist()))[::-1][: public.most_visited])
     squared = 64 * Fraction(1, 2**106) * Fraction(public.grid.width) ** 2 * visits / (2 * Fraction(ridge))
     assert squared <= Fraction(statistic.tau) ** 2 <= squared * Fraction(101, 100)
+
+
+@pytest.mark.parametrize("m", [1, 10**6])
+def test_the_usual_ridge_of_the_printed_noise_is_above_what_that_needs(m):
+    public, privacy = problem(), Privacy(1e3, 0.5)
+    beyond = usual_ridge(public, m, privacy)
+    assert usual_ridge(public, m, privacy, printed=True) == pytest.approx(public.floor + beyond)
