@@ -100,11 +100,11 @@ class CoefficientReports(LinearEstimator):
         more often. The p-values are twice the posterior probability of the other sign, and conservative if coefficients
         are shrunk. Limits, errors and p-values allow for the noise in a released residual variance, as Student's law
         does. Those for "ridge" are normal, and first order in the noise. After residual steps 95% limits for
-        "population" covered 86 to 100% on average over the coefficients, measured on eleven kinds of tables (correlated,
-        rare, skewed, heavy-tailed; three outcomes) with 1,500 to 10,000 people at epsilon 1 and 3, 60 to 100 fits each.
-        The lowest coefficient, of skewed outcomes, had 69%. Limits are 1.0 to 5.9 times as wide as the error. In wide
-        tables of 30 to 40 correlated columns they covered 84 to 89% on average where noise hides most directions, and
-        a large coefficient nearly never. All errors are NaN if people are
+        "population" covered 86 to 100% on average over the coefficients, measured on eleven kinds of tables
+        (correlated, rare, skewed, heavy-tailed; three outcomes) with 1,500 to 10,000 people at epsilon 1 and 3, 60 to
+        100 fits each. The lowest coefficient, of skewed outcomes, had 69%. Limits are 1.0 to 5.9 times as wide as the
+        error. In wide tables of 30 to 40 correlated columns they covered 84 to 89% on average where noise hides most
+        directions, and a large coefficient nearly never. All errors are NaN if people are
         too few to distinguish X'X from its noise, or, with weights, the bias of clipping.
 
         All take outcomes to have one variance about their linear function, whatever the features, and rows to be
