@@ -100,7 +100,7 @@ def test_counts_of_classes_are_taken_for_those_of_the_table(adjacency, classes):
     for weights in ({}, {"class_weight": {0: 0.5, 1: 1.0}}):
         options = {"classes": range(classes), "adjacency": adjacency, "method": "gradient", **weights}
         model = quietly(classifier(20.0, **options), X, y)
-        found, further = model._counted_.args[3], 0.625 if classes == 2 else 1.0
+        found, further = model._counted_.compute.args[3], 0.625 if classes == 2 else 1.0
         assert found.deviation == pytest.approx(model.releases_[-1].scales["sum"] / further)
         rows = np.bincount(y) * np.array([0.5 if weights else 1.0, 1.0, 1.0])[:classes]
         assert np.abs(found.counts - rows).max() < 6.0 * found.deviation < 30.0

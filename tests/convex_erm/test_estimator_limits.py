@@ -122,8 +122,8 @@ def test_rows_are_clipped_to_their_limits_in_fits_and_in_predictions(name, tmp_p
     one.save(tmp_path / "model.json")
     loaded = type(one).load(tmp_path / "model.json")
     np.testing.assert_array_equal(loaded.predict_proba(far), one.predict_proba(far))
-    loaded._limits = loaded._limits[:, :2]
-    with pytest.raises(ValueError, match="_limits must be an array"):
+    loaded._limits_ = loaded._limits_[:, :2]
+    with pytest.raises(ValueError, match="_limits_ must be an array"):
         loaded._check_loaded()
 
 

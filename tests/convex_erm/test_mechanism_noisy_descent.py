@@ -249,4 +249,5 @@ def test_two_classes_are_judged_by_early_steps():
     mechanism = mechanism_of("logistic")
     labels = np.ones((N, 1))
     releases = release(mechanism, people_of(np.zeros((N, 3)), labels), noise.resolve_source(0), "fit")
-    assert mechanism.likely_agreement(releases) == mechanism.shown_agreement(releases)
+    found = mechanism.solve(releases)
+    assert found.likely_agreement == found.agreement == mechanism.shown_agreement(releases)

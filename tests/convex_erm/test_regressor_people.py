@@ -93,7 +93,7 @@ def test_one_row_a_person_is_clipped_as_rows_are():
         ({"method": "objective"}, (3,), "groups go with descent alone"),
         ({"constraint": L2Ball(1.0)}, (3,), "groups go with descent alone"),
         ({"loss": "squared", "constraint": L2Ball(1.0)}, (3,), "groups go with descent alone"),
-        ({}, (None,), "groups and max_rows go together"),
+        ({}, (None,), "groups \\(.*\\) and max_rows \\(.*\\) go together"),
         ({}, (0,), "max_rows"),
         ({}, (1 << 20,), "max_rows must be at most"),
     ],

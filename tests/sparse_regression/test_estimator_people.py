@@ -65,7 +65,7 @@ def test_parts_by_person_and_several_outcomes_are_the_same():
         ({"selector": "exponential"}, (3,), "groups go with selector='pursuit'"),
         ({"selector": "sample_aggregate"}, (3,), "groups go with selector='pursuit'"),
         ({"epsilon": math.inf}, (3,), "groups go with selector='pursuit'"),
-        ({}, (None,), "groups and max_rows go together"),
+        ({}, (None,), "groups \\(.*\\) and max_rows \\(.*\\) go together"),
         ({}, (0,), "max_rows"),
         ({}, (1 << 20,), "max_rows must be at most"),
     ],

@@ -88,6 +88,28 @@ _FEW_CLASSES, _ENOUGH_OF_EACH = 6, 5.0
 _TWO_CLASSES = "inference=True goes with two classes: fit each against the rest by itself"
 
 
+class _Counted:
+    """Noisy counts of margins, and the log-odds from them once somebody asks."""
+
+    def __init__(self, compute: Callable[[], FloatArray]) -> None:
+        self.compute = compute
+
+    @cached_property
+    def log_odds(self) -> FloatArray:
+        """Margins and log-odds."""
+        return self.compute()
+
+
+class _LogOdds:
+    """The attribute `log_odds_`: the one that a file held, or computed from counts, so that no prediction adds one."""
+
+    def __get__(self, model: ObjectivePerturbationClassifier, owner: type) -> FloatArray:
+        counted: _Counted | None = vars(model).get("_counted_")
+        if counted is None:
+            raise AttributeError(f"this {owner.__name__} has no calibrated probabilities", name="log_odds_")
+        return counted.log_odds
+
+
 @dataclass(frozen=True)
 class _DistanceTo(SplitCost):
     """How far strong convexity is from what is wanted, by its logarithm."""
@@ -255,13 +277,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": lambda: columns_of(X)}
         return self._fit_weighted(X, y, sample_weight, **people)
 
-    @cached_property
-    def log_odds_(self) -> FloatArray:
-        """Margins and log-odds, from the noisy counts when they are first used."""
-        if "_counted_" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no calibrated probabilities", name="log_odds_")
-        calibrated: Callable[[], FloatArray] = vars(self)["_counted_"]
-        return calibrated()
+    log_odds_ = _LogOdds()
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -831,9 +847,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             attributes["_counted_"] = self._calibration(calibrated, found, counts, error)
         return Fitted(attributes, error)
 
-    def _calibration(
-        self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float
-    ) -> Callable[[], FloatArray]:
+    def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> _Counted:
         """Return what gives log-odds; the prior from margins depends on the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
@@ -851,7 +865,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
         counted = cells, noise.deviation, ends / unit, classes, agreement
-        return partial(calibrated_log_odds, *counted, intercepts=self.fit_intercept, unit=unit)
+        return _Counted(partial(calibrated_log_odds, *counted, intercepts=self.fit_intercept, unit=unit))
 
     def _state_to_save(self) -> dict[str, Any]:
         computed = {"log_odds_": self.log_odds_} if "_counted_" in vars(self) else {}

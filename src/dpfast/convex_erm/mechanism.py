@@ -312,6 +312,7 @@ class NoisyDescent(Mechanism[Descended]):
 
         def found() -> Descended:
             shown = self.shown_agreement(slopes)
+            # Early steps judge two classes: their slopes have few entries.
             likely = shown if self.link == "logistic" else self.likely_agreement(slopes)
             return Descended(averaged(position, steps), float(people), shown, likely)
 
