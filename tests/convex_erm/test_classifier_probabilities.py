@@ -306,6 +306,7 @@ def test_a_fit_without_counts_or_limits_has_none_of_the_fit_before():
     X, y = table(300)
     model = quietly(classifier(box_x=(-0.1, 0.1), random_state=0), X, y)
     assert model.log_odds_ is model.log_odds_
+    assert not callable(ObjectivePerturbationClassifier.log_odds_)  # documentation asks the class
     plain = {"probabilities": "link", "box_x": None, "random_state": 0}
     model, alone = quietly(model.set_params(**plain), X, y), quietly(classifier(**plain), X, y)
     assert not hasattr(model, "log_odds_")

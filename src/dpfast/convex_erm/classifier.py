@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,7 +103,13 @@ class _Counted:
 class _LogOdds:
     """The attribute `log_odds_`: the one that a file held, or computed from counts, so that no prediction adds one."""
 
-    def __get__(self, model: ObjectivePerturbationClassifier, owner: type) -> FloatArray:
+    @overload
+    def __get__(self, model: None, owner: type) -> _LogOdds: ...
+    @overload
+    def __get__(self, model: ObjectivePerturbationClassifier, owner: type) -> FloatArray: ...
+    def __get__(self, model: ObjectivePerturbationClassifier | None, owner: type) -> _LogOdds | FloatArray:
+        if model is None:  # asked of the class, as documentation does
+            return self
         counted: _Counted | None = vars(model).get("_counted_")
         if counted is None:
             raise AttributeError(f"this {owner.__name__} has no calibrated probabilities", name="log_odds_")
