@@ -33,7 +33,7 @@ def golden():
 def fitted(fit):
     model = fit.new(random_state=SEED, n_threads=1)
     releases = releases_of(fit.run(model, *people(N)))
-    attributes = {key: one for key, one in model._state_to_save().items() if key[-1] == "_" and key[0] != "_"}
+    attributes = {key: one for key, one in vars(model).items() if key[-1] == "_" and key[0] != "_"}
     return released(releases) | {key: print_of(one) for key, one in attributes.items() if key != "releases_"}
 
 

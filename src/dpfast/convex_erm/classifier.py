@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,34 +86,6 @@ _LEAST_WEIGHT = 2.0**-100
 # cells of four tables of 8 to 11 classes, and is right on up to .066 more. Of six classes it has more loss.
 _FEW_CLASSES, _ENOUGH_OF_EACH = 6, 5.0
 _TWO_CLASSES = "inference=True goes with two classes: fit each against the rest by itself"
-
-
-class _Counted:
-    """Noisy counts of margins, and the log-odds from them once somebody asks."""
-
-    def __init__(self, compute: Callable[[], FloatArray]) -> None:
-        self.compute = compute
-
-    @cached_property
-    def log_odds(self) -> FloatArray:
-        """Margins and log-odds."""
-        return self.compute()
-
-
-class _LogOdds:
-    """The attribute `log_odds_`: the one that a file held, or computed from counts, so that no prediction adds one."""
-
-    @overload
-    def __get__(self, model: None, owner: type) -> _LogOdds: ...
-    @overload
-    def __get__(self, model: ObjectivePerturbationClassifier, owner: type) -> FloatArray: ...
-    def __get__(self, model: ObjectivePerturbationClassifier | None, owner: type) -> _LogOdds | FloatArray:
-        if model is None:  # asked of the class, as documentation does
-            return self
-        counted: _Counted | None = vars(model).get("_counted_")
-        if counted is None:
-            raise AttributeError(f"this {owner.__name__} has no calibrated probabilities", name="log_odds_")
-        return counted.log_odds
 
 
 @dataclass(frozen=True)
@@ -246,6 +218,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     ridge_: float = field(init=False)
     method_: str = field(init=False)
     shift_: float = field(init=False)
+    log_odds_: FloatArray = field(init=False)
 
     @quiet
     def fit(
@@ -282,8 +255,6 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": lambda: columns_of(X)}
         return self._fit_weighted(X, y, sample_weight, **people)
-
-    log_odds_ = _LogOdds()
 
     @quiet
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -850,11 +821,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if self.box_x is not None:
             attributes["_limits_"] = np.array(limits_of(self.box_x, attributes["n_features_in_"]))
         if counts is not None:
-            attributes["_counted_"] = self._calibration(calibrated, found, counts, error)
+            attributes["log_odds_"] = self._calibration(calibrated, found, counts, error)
         return Fitted(attributes, error)
 
-    def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> _Counted:
-        """Return what gives log-odds; the prior from margins depends on the error of the coefficients."""
+    def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> FloatArray:
+        """Return log-odds from noisy counts; the prior from margins depends on the error of the coefficients."""
         fit, noise = mechanism.classifier, mechanism.counts.noise
         unit, offset, ends = mechanism.counts.placed(fit.linear(found))
         sides = counts.reshape(len(counts), 2, len(ends))
@@ -871,11 +842,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
         counted = cells, noise.deviation, ends / unit, classes, agreement
-        return _Counted(partial(calibrated_log_odds, *counted, intercepts=self.fit_intercept, unit=unit))
-
-    def _state_to_save(self) -> dict[str, Any]:
-        computed = {"log_odds_": self.log_odds_} if "_counted_" in vars(self) else {}
-        return {name: one for name, one in vars(self).items() if name != "_counted_"} | computed
+        return calibrated_log_odds(*counted, intercepts=self.fit_intercept, unit=unit)
 
     def _counted_rows(self, fit: Minimisers | Descent) -> int | None:
         """Return how many rows are counted, if that is public, and each counts in full."""

@@ -776,10 +776,6 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _check_takes_people(self, privacy: Privacy) -> None:
         """Refuse people with several rows, where these are not supported."""
 
-    def _state_to_save(self) -> dict[str, Any]:
-        """Return what a file holds: parameters and fitted attributes, all of them computed."""
-        return dict(vars(self))
-
     def _check_loaded(self) -> None:
         self._checked()
         check_output(self._output_config)

@@ -188,7 +188,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if is_ledger(target) or target == getattr(getattr(model, "ledger", None), "path", None):
         raise ValueError(f"path must not be that of a ledger, which a model would replace; got {target!r}")
     parameters = model.get_params(deep=False)
-    fitted = {name: value for name, value in model._state_to_save().items() if name not in parameters}
+    fitted = {name: value for name, value in vars(model).items() if name not in parameters}
     content = {
         "dpfast": version("dpfast"),
         "estimator": type(model).__name__,
