@@ -328,3 +328,16 @@ def test_limits_cover(make):
         covered += (np.abs(model.estimate_ - [0.2, *TRUE]) < 1.96 * errors(model))[known].tolist()
     assert len(covered) > 200
     assert np.mean(covered) > 0.9
+
+
+def test_an_intercept_is_not_known_beside_a_feature_that_noise_hides():
+    """It has what the feature contributes on average: limits of 46 were 42 to 50, and the true one was 20."""
+    rng = np.random.default_rng(0)
+    age, income = rng.uniform(20.0, 80.0, 10_000), rng.lognormal(10.5, 0.6, 10_000).clip(max=260_000.0)
+    y = (20.0 + 0.5 * age + 3e-4 * income + rng.normal(0.0, 8.0, 10_000)).clip(-150.0, 150.0)
+    model = ObjectivePerturbationRegressor(
+        1.0, 1e-6, bound_x=260_000.0, bound_y=150.0, loss="huber", inference=True, random_state=0
+    )
+    told = model.fit(np.column_stack([age, income]), y).summary()
+    assert np.isnan(told.loc[["(intercept)", 0]].to_numpy(float)).all()
+    assert told.loc[1, "low"] < 3e-4 < told.loc[1, "high"]

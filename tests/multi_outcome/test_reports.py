@@ -372,3 +372,25 @@ def test_a_picture_needs_no_limits_where_encoded_columns_have_their_own():
     assert fitted.plot().get_xlabel() == "coefficient"
     with pytest.raises(ValueError, match="box_x was not given for all of them"):
         fitted.plot(per="range")
+
+
+@pytest.mark.parametrize("refine", ["auto", 0])
+def test_a_column_in_a_small_unit_has_no_limits_where_noise_hides_it(refine):
+    """Nothing tells how large its coefficient is: limits held a true one in none of 40 fits."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        age, income = rng.uniform(20.0, 80.0, 10_000), rng.lognormal(10.5, 0.6, 10_000).clip(max=260_000.0)
+        y = (20.0 + 0.5 * age + 3e-4 * income + rng.normal(0.0, 8.0, 10_000)).clip(-150.0, 150.0)
+        x = np.column_stack([age, income])
+        told = ridge(bound_x=260_000.0, bound_y=150.0, fit_intercept=True, refine=refine, random_state=seed)
+        told = told.fit(x, y).summary(residual_std=8.0)
+        assert "noise hides" in told.attrs["note"]
+        assert np.isnan(told.loc[["(intercept)", 0], "low":"p_value"].to_numpy(float)).all()
+        assert told.loc[1, "low"] < 3e-4 < told.loc[1, "high"]
+        # Declared limits tell the unit, also of a rare indicator.
+        x = np.column_stack([x, rng.random(10_000) < 0.001])
+        limits = {"bound_x": None, "box_x": ([18.0, 0.0, 0.0], [90.0, 260_000.0, 1.0])}
+        told = ridge(**limits, bound_y=150.0, fit_intercept=True, refine=refine, random_state=seed)
+        told = told.fit(x, y).summary(residual_std=8.0)
+        assert "note" not in told.attrs
+        assert np.isfinite(told.loc[:, "low":"p_value"].to_numpy(float)).all()

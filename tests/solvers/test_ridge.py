@@ -16,6 +16,7 @@ from dpfast.solvers import (
     positive_semidefinite,
     ridge_from_moments,
 )
+from dpfast.solvers.ridge import hidden_columns
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -260,3 +261,16 @@ def test_the_penalty_of_a_diagonal_is_that_of_the_matrix():
         assert penalty == pytest.approx(automatic_ridge(np.diag(diagonal), xy[:, None], noise), rel=1e-12)
         assert penalty > 0.0
     assert automatic_diagonal_ridge(diagonal, xy, MomentNoise(0.0, 0.0, 1.0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("squares", "noise", "hidden"),
+    [
+        ([20.0, 0.5, 2.0, 2.6], 1.0, [False, True, True, False]),
+        ([4.0, 1.5, 3.0, -1.0], 1.0, [False] * 4),  # which may all be alike
+        ([9.0, 0.0, 1.0, 1.0], 0.0, [False] * 4),  # which are known
+        ([1e12, 1.0, 3.0, 3e12], [1e10, 1.0, 1.0, 1e13], [False, True, False, False]),
+    ],
+)
+def test_columns_are_hidden_that_are_noise_and_certainly_below_another(squares, noise, hidden):
+    np.testing.assert_array_equal(hidden_columns(np.array(squares), np.array(noise)), hidden)

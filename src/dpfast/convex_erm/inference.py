@@ -113,7 +113,10 @@ def attributes_of(errors: Errors, constant: float, people: float | None, row_map
     size = len(theta)
     coef, intercept = row_map.undone(np.eye(size)[:, int(constant > 0.0) :], np.eye(size)[:, 0])
     undone = np.column_stack([intercept, coef]).T if constant > 0.0 else coef.T
+    all_known = bool(np.all(known))
     known = ~np.any((undone != 0.0) & ~known, axis=1)
+    if constant > 0.0:
+        known[0] = all_known  # an intercept has what an unknown feature contributes on average
     theta, covariance = undone @ theta, undone @ covariance @ undone.T
     covariance = (covariance + covariance.T) / 2.0
     return found | {

@@ -28,8 +28,6 @@ _NO_REWARD = "an episode has a reward that is not a real number"
 _NO_INTEGER = (
     "an episode has a state that is not an integer: list all states there are in `states` instead of giving n_states"
 )
-
-
 # Up to which doubles hold every integer.
 _EXACT_INTEGERS = 2.0**53
 

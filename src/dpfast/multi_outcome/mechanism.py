@@ -238,7 +238,7 @@ class Moments(Around[Regression]):
         noise, radii = self.inner, (self.route.frame.radius, self.bound_y)
         own = Units.near(*radii)
         moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
-        told = own.of_evidence(self.route.units, noise.shape[0])
+        told = own.of_evidence(self.route.units, noise.shape[0]) | {"alike": self.route.units is not None}
         penalty = own.penalty(self.penalty)
         if noise.each_outcome:
             evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))

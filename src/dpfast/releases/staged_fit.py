@@ -503,6 +503,7 @@ class Fit:
             least_signal=self.rows / float(np.trace(xx)),
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
+            hidden=coordinates.hidden if row_map.scale is None else None,
             **self._told_of_constant(level, center, solved, found, coordinates),
             **own.of_evidence(row_map.scale, features),
         )

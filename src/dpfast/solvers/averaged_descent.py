@@ -40,10 +40,11 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, denoised_eigenvalues, eigh, symmetric
+from dpfast.solvers.ridge import MomentNoise, denoised_eigenvalues, eigh, hidden_columns, symmetric
 
 _RUNS = (1, 2, 4, 8)
 #: Bins that are added up if nothing is above the noise.
@@ -456,6 +457,13 @@ class Coordinates:
         features = len(self.whitening)
         largest = float(linalg.eigvalsh(self.xx[:features, :features])[-1])
         return 0.0 < _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features) < largest
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Columns of rows whose own unit noise hides."""
+        xx = without_constant(self.xx, has_constant=self.constant)
+        squares = np.einsum("ij,jk,ik->i", self.back, xx, self.back)
+        return hidden_columns(squares, math.sqrt(2.0) * self.noise * np.sum(self.back**2, axis=1))
 
     def usual_length(self) -> float:
         """Return a length beyond which few rows are, were they normal."""

@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
@@ -47,6 +48,7 @@ from dpfast.solvers.ridge import (
     ReducedMoments,
     denoised_eigenvalues,
     eigh,
+    hidden_columns,
     reduced_moments,
     symmetric,
 )
@@ -95,6 +97,7 @@ class Evidence:
     n_rows: float = math.inf  # that the level is a mean of
     bias: FloatArray | None = None  # (l, d, d), covariance of what coefficients may be off besides, as they are
     residual_noise: FloatArray | float = 0.0  # standard error of a released residual variance, as a part of it, (l,)
+    hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
 
     @property
     def prominence(self) -> float:
@@ -153,7 +156,12 @@ class Evidence:
             units = np.append(units, 1.0)
         own = np.reshape(self.outcome_unit, (-1, 1)) / units
         center, deviation, low, high = (part * own for part in posterior[:-1])
-        return Posterior(center, deviation, low, high, posterior.opposite)
+        posterior = Posterior(center, deviation, low, high, posterior.opposite)
+        if self.hidden is None or not np.any(self.hidden):
+            return posterior
+        # The intercept has what a hidden feature contributes on average.
+        hidden = np.append(self.hidden, np.ones(size - len(self.xx), np.bool_))
+        return Posterior(*(np.where(hidden, np.nan, part) for part in posterior))
 
 
 class _Constant(NamedTuple):
@@ -327,8 +335,12 @@ def evidence_of_moments(
     outcome_unit: float = 1.0,
     fit_intercept: bool = False,
     reduced: ReducedMoments | None = None,
+    alike: bool = True,
 ) -> Evidence:
-    """Return the posterior from moments as released, `reduced` if that is known: shrunk ones are not unbiased."""
+    """Return the posterior from moments as released, `reduced` if that is known: shrunk ones are not unbiased.
+
+    `alike` says that features are in units that tell how large their coefficients are.
+    """
     if moments.shrinkage is not None:
         raise ValueError("moments must be as they were released")
     reduced = reduced or reduced_moments(moments, center, fit_intercept)
@@ -350,6 +362,8 @@ def evidence_of_moments(
     evidence = Evidence(
         symmetric(xx), symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, units, outcome_unit
     )
+    if not alike:
+        evidence = replace(evidence, hidden=hidden_columns(np.diag(reduced.xx), noise.diagonal))
     if not fit_intercept:
         return evidence
     assert reduced.shift is not None

@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from dpfast._arrays import FloatArray
@@ -26,6 +27,8 @@ from dpfast._arrays import FloatArray
 # this fraction of sigma sqrt(d/2), the scale of the noise's spectrum: of {1/4, 1/2, 1} the one nearest to the best
 # penalty in hindsight, over simulated tables of 500 to 200,000 rows, 5 to 64 features, flat to steep spectra.
 _EIGENVALUE_FLOOR = 0.25
+# Deviations of noise that a sum of squares must be above to be seen: noise alone is in one of 160.
+_STANDS_OUT = 2.5
 # Penalties tried, in units of sigma sqrt(d): from no effect to shrinking everything to zero.
 _PENALTIES = np.geomspace(1e-3, 1e5, 161)
 # Beyond these, a penalty removes the coefficients completely, or none of their noise.
@@ -161,6 +164,15 @@ class RidgeSolution:
         """Return the solution for outcomes scaled by one factor each."""
         rows = units[:, None]
         return RidgeSolution(rows * self.coef, units * self.intercept, rows * self.coef_std, self.ridge)
+
+
+def hidden_columns(squares: FloatArray, noise: FloatArray | float) -> NDArray[np.bool_]:
+    """Return which columns' sums of squares are no more than noise of this deviation, and certainly below another's.
+
+    Such columns may be in another unit than the rest: nothing tells how large their coefficients are.
+    """
+    reach = _STANDS_OUT * np.asarray(noise)
+    return np.asarray((squares < reach) & (squares + reach < np.max(squares - reach)))
 
 
 def positive_semidefinite(matrix: FloatArray) -> FloatArray:
