@@ -18,8 +18,8 @@ from dpfast.privacy import Privacy as Privacy
 from dpfast.privacy import UnsoundCalibrationWarning as UnsoundCalibrationWarning
 from dpfast.privacy import UtilityWarning as UtilityWarning
 from dpfast.scaling import PrivateStandardScaler as PrivateStandardScaler
-from dpfast.scaling.bounds import PrivateBounds as PrivateBounds
-from dpfast.scaling.bounds import private_bounds as private_bounds
+from dpfast.scaling.estimator import PrivateBounds as PrivateBounds
+from dpfast.scaling.estimator import private_bounds as private_bounds
 from dpfast.selection import select as select
 from dpfast.solvers import Box as Box
 from dpfast.solvers import L1Ball as L1Ball

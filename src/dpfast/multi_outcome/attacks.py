@@ -11,10 +11,8 @@ import numpy as np
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, SampledShift, claimed, claims, probe
-from dpfast.attack.laws import flattened
-from dpfast.attack.turned_rows import Rows, Table, shifted_attack
-from dpfast.estimator.bounded_attacks import counts_attacks, stages_attack
+from dpfast.attack import Attack, SampledShift, claimed, claims, flattened, probe
+from dpfast.estimator.bounded_attacks import Rows, Table, counts_attacks, shifted_attack, stages_attack
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy

@@ -41,21 +41,23 @@ from dpfast.multi_outcome.mechanism import (
     NONNEGATIVE,
     R2,
     SPREAD,
+    Column,
     Frame,
     Moments,
     Options,
     OutcomeUnits,
     Route,
+    Unweighed,
     attributes_of,
     clip_to_box,
     expected_loss,
     in_stages,
+    least_squares,
     planned,
     planned_in_stages,
     row_frames,
 )
 from dpfast.multi_outcome.reports import CoefficientReports
-from dpfast.multi_outcome.weighed import Column, Unweighed, least_squares
 from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning
 from dpfast.releases.mechanism import Mechanism
 from dpfast.releases.moments import check_radius, exact_moments

@@ -11,8 +11,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
-from dpfast.attack.turned_rows import Rows, Table, shifted_attack
-from dpfast.estimator.bounded_attacks import stages_attack
+from dpfast.estimator.bounded_attacks import Rows, Table, shifted_attack, stages_attack
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 from dpfast.privacy import Privacy

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfast.jobs.inputs import WalksForm
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.walks import WalksForm
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 
 if TYPE_CHECKING:

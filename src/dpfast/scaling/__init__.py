@@ -1,6 +1,5 @@
 """Where numbers lie, privately: bounds on rows, means and standard deviations of features."""
 
-from dpfast.scaling.bounds import PrivateBounds, private_bounds
-from dpfast.scaling.estimator import PrivateStandardScaler
+from dpfast.scaling.estimator import PrivateBounds, PrivateStandardScaler, private_bounds
 
 __all__ = ["PrivateBounds", "PrivateStandardScaler", "private_bounds"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law, sum_attack
-from dpfast.attack.turned_rows import Rows, Table, shifted_attack
+from dpfast.estimator.bounded_attacks import Rows, Table, shifted_attack
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy

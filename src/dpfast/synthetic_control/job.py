@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfast.jobs.inputs import PanelForm
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.panels import PanelForm
 from dpfast.jobs.parameters import Changes
 from dpfast.synthetic_control.estimator import SyntheticControl
 

@@ -33,7 +33,7 @@ from dpfast.io.partitions import Partitions
 from dpfast.privacy import Privacy
 from dpfast.releases.mechanism import Drawn, SingleRelease
 from dpfast.releases.moments import JointMoments
-from dpfast.solvers.damped import noise_floor
+from dpfast.solvers.ridge import noise_floor
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 

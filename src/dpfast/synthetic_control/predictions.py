@@ -20,16 +20,16 @@ from dpfast._threads import single_threaded_blas
 from dpfast.io import target_rows
 from dpfast.ledger import Release
 from dpfast.releases.moments import unpacked
-from dpfast.solvers.damped import (
+from dpfast.solvers.inference import NoisyRatio
+from dpfast.solvers.ridge import (
     DenoisedMoments,
     coefficients_of_moments,
     coefficients_of_solution,
     damped_solve,
     hidden_reach,
     noise_edge,
+    ridge_from_rows,
 )
-from dpfast.solvers.inference import NoisyRatio
-from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, PredictorMap
 
 # Draws that an interval's quantiles are taken from: they are then off by 0.01 in coverage, up or down.

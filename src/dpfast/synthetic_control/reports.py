@@ -25,8 +25,8 @@ from dpfast.ledger import Release
 from dpfast.ledger.entries import guarantee_of
 from dpfast.privacy import Privacy
 from dpfast.releases.size_counts import NoisySizes
-from dpfast.solvers.damped import damped_solve
 from dpfast.solvers.inference import NoisyRatio
+from dpfast.solvers.ridge import damped_solve
 from dpfast.synthetic_control.donor_weights import output_half_width
 from dpfast.synthetic_control.mechanism import PredictorMap, Predictors
 from dpfast.synthetic_control.predictions import prediction_interval

@@ -49,7 +49,7 @@ from dpfast.noise import BitSource, SeededSource
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
 from dpfast.releases.size_counts import NoisySizes
-from dpfast.solvers.damped import DenoisedMoments, coefficients_of_moments, components_beyond
+from dpfast.solvers.ridge import DenoisedMoments, coefficients_of_moments, components_beyond
 from dpfast.statistics import gram, rounded_bound
 from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 from dpfast.synthetic_control.donor_weights import DonorMechanism

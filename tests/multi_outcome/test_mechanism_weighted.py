@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpfast.multi_outcome.weighed import Column, Unweighed
+from dpfast.multi_outcome.mechanism import Column, Unweighed
 from dpfast.solvers.ridge import RidgeSolution
 
 FAR = (np.array([50.0, -0.5, 3.0]), np.array([60.0, 0.5, 3.0]))
