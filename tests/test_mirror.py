@@ -50,7 +50,6 @@ TESTED_BY = {
     "solvers/losses.py": "solvers/test_losses.py",
     "statistics/accumulator.py": "statistics/test_rows_gram.py",
     "synthetic_control/mechanism.py": "synthetic_control/test_estimator.py",
-    "synthetic_control/predictions.py": "synthetic_control/test_estimator.py",
 }
 #: The same, of a name or a folder.
 TESTED_ALIKE = {

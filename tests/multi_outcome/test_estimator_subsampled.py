@@ -75,7 +75,7 @@ def test_no_trace_of_the_sample_stays(monkeypatch):
     drawn = []
 
     def spy(*arguments):
-        drawn.append(noise.indices.sample_without_replacement(*arguments))
+        drawn.append(noise.discrete.sample_without_replacement(*arguments))
         return drawn[-1]
 
     monkeypatch.setattr("dpfast.multi_outcome.estimator.noise.sample_without_replacement", spy)

@@ -22,8 +22,7 @@ from dpfast.releases import mechanism as driver
 from dpfast.releases.mechanism import Drawn
 from dpfast.releases.moments import RepeatedMoments, unpacked
 from dpfast.synthetic_control.estimator import _Public
-from dpfast.synthetic_control.mechanism import CrossSection, sum_donors
-from dpfast.synthetic_control.predictions import predictions
+from dpfast.synthetic_control.mechanism import CrossSection, predictions, sum_donors
 
 N_PRE, N_POST = 4, 2
 T = N_PRE + N_POST

@@ -56,7 +56,7 @@ from dpfast.estimator.bounded import columns_of
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
-from dpfast.plotting.public_rows import draw_classes
+from dpfast.plotting.estimates import draw_classes
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.objective import FINISHING_SHARE, SplitCost
 from dpfast.releases.mechanism import NoisySum

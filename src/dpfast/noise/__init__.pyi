@@ -1,7 +1,7 @@
+from dpfast.noise.discrete import ExponentialPick as ExponentialPick
 from dpfast.noise.discrete import discrete_gaussian as discrete_gaussian
-from dpfast.noise.indices import ExponentialPick as ExponentialPick
-from dpfast.noise.indices import random_blocks as random_blocks
-from dpfast.noise.indices import sample_without_replacement as sample_without_replacement
+from dpfast.noise.discrete import random_blocks as random_blocks
+from dpfast.noise.discrete import sample_without_replacement as sample_without_replacement
 from dpfast.noise.radial import l2_laplace as l2_laplace
 from dpfast.noise.samplers import BitSource as BitSource
 from dpfast.noise.samplers import SecureSource as SecureSource

@@ -1,11 +1,11 @@
 from dpfast.plotting.canvas import saved as saved
 from dpfast.plotting.canvas import series as series
+from dpfast.plotting.estimates import calibration as calibration
 from dpfast.plotting.estimates import coefficients as coefficients
+from dpfast.plotting.estimates import roc as roc
 from dpfast.plotting.paths import placebo_distribution as placebo_distribution
 from dpfast.plotting.paths import synthetic_control_gaps as synthetic_control_gaps
 from dpfast.plotting.paths import synthetic_control_paths as synthetic_control_paths
-from dpfast.plotting.public_rows import calibration as calibration
-from dpfast.plotting.public_rows import roc as roc
 from dpfast.plotting.spending import budget_spent as budget_spent
 from dpfast.plotting.spending import plan_curves as plan_curves
 from dpfast.plotting.spending import score_curves as score_curves

@@ -29,8 +29,15 @@ from dpfast.privacy import Privacy, UtilityWarning, compose_mu
 from dpfast.releases.mechanism import Named
 from dpfast.releases.moments import RepeatedMoments
 from dpfast.synthetic_control.donor_weights import BoundedPanel, DonorMechanism, PanelBounds, algorithm, prediction
-from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, orthonormal_basis, outcomes_of, sum_donors
-from dpfast.synthetic_control.predictions import CrossSectionBatch, textbook
+from dpfast.synthetic_control.mechanism import (
+    CrossSection,
+    CrossSectionBatch,
+    DonorRows,
+    orthonormal_basis,
+    outcomes_of,
+    sum_donors,
+    textbook,
+)
 from dpfast.synthetic_control.reports import TargetReports, labels_of
 from dpfast.synthetic_control.steps import (
     DECAY,

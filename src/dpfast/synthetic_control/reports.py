@@ -28,8 +28,7 @@ from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.inference import NoisyRatio
 from dpfast.solvers.ridge import damped_solve
 from dpfast.synthetic_control.donor_weights import output_half_width
-from dpfast.synthetic_control.mechanism import PredictorMap, Predictors
-from dpfast.synthetic_control.predictions import prediction_interval
+from dpfast.synthetic_control.mechanism import PredictorMap, Predictors, prediction_interval
 from dpfast.synthetic_control.steps import RANGE_SIZES, Solution
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from dpfast.noise import ExponentialPick, SeededSource
+from dpfast.noise.discrete import _exponential
 from dpfast.noise.exact import LazyUniform
-from dpfast.noise.indices import _exponential
 
 SCORES = np.array([0.0, 0.5, 0.5, 1.25, 3.0, 2.0])
 

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.stats import chi2
 
 from dpfast.kernels import draws as kernel
-from dpfast.noise import SecureSource, SeededSource, indices, random_blocks, sample_without_replacement
+from dpfast.noise import SecureSource, SeededSource, discrete, random_blocks, sample_without_replacement
 
 
 @given(st.integers(0, 400), st.data(), st.integers(0, 2**32))
@@ -42,7 +42,7 @@ FALSE_REJECTS = 1e-7
 @pytest.mark.parametrize("by_sorting", [False, True])
 def test_every_subset_is_equally_likely(n_total, n_sampled, by_sorting, monkeypatch):
     if by_sorting:
-        monkeypatch.setattr(indices, "_BITS_PER_DRAW", 0)
+        monkeypatch.setattr(discrete, "_BITS_PER_DRAW", 0)
     source = SeededSource(n_total * 100 + n_sampled)
     possible = list(itertools.combinations(range(n_total), n_sampled))
     n_draws = 40 * len(possible) if by_sorting else 60 * len(possible)
@@ -70,7 +70,7 @@ def test_a_biased_copy_is_caught():
 def test_bitmap_and_sorting_find_the_same_set(n_total, n_sampled, monkeypatch):
     found = []
     for bits in (0, 10**9):
-        monkeypatch.setattr(indices, "_BITS_PER_DRAW", bits)
+        monkeypatch.setattr(discrete, "_BITS_PER_DRAW", bits)
         found.append(sample_without_replacement(n_total, n_sampled, SeededSource(7)))
     np.testing.assert_array_equal(*found)
 
@@ -79,8 +79,8 @@ def test_words_beyond_the_last_whole_multiple_are_skipped():
     """No remainder is more likely than another: with n = 3 * 2**62, a quarter of the words must go."""
     n_total = 3 << 62
     words = np.array([n_total, n_total + 5, 2**64 - 1, n_total - 1, 9], np.uint64)
-    assert indices._largest_word(n_total) == n_total - 1
-    assert indices._largest_word(1 << 40) == 2**64 - 1
+    assert discrete._largest_word(n_total) == n_total - 1
+    assert discrete._largest_word(1 << 40) == 2**64 - 1
     bitmap = np.zeros(4, np.uint64)
     small = words.copy()
     small[3] = 100
