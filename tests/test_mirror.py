@@ -30,7 +30,6 @@ TESTED_BY = {
     "jobs/report.py": "jobs/test_outputs.py",
     "jobs/rows.py": "jobs/test_jobs.py",
     "jobs/run.py": "jobs/test_kinds_templates.py",
-    "jobs/specification.py": "jobs/test_jobs.py",
     "kernels/descent.pyx": "kernels/test_quadratic_step.py",
     "kernels/first_visits.pyx": "statistics/test_returns.py",
     "kernels/lane_gram.c": "kernels/test_gram.py",

@@ -187,7 +187,7 @@ def open_ledgers(draw: Draw) -> None:
     LedgerFile(str(path), Privacy(5.0, 1e-5)).read()
 
 
-@target("jobs.specification", "jobs.rows", "jobs.parameters", "io.sources", accepts=(ValueError, TypeError, OSError))
+@target("jobs.kinds", "jobs.rows", "jobs.parameters", "io.sources", accepts=(ValueError, TypeError, OSError))
 def read_jobs(draw: Draw) -> None:
     path = new_path(".toml")
     folder = path.parent

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._html import card, grid
+from dpfast._documents import card, grid
 from dpfast._redacted import quiet
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed

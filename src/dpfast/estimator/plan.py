@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from dpfast._html import Fact, card, facts
+from dpfast._documents import Fact, card, facts
 from dpfast._optional import optional
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import registry
-from dpfast._html import Fact, card, caution, facts, folded, section, shortened
+from dpfast._documents import Fact, card, caution, facts, folded, section, shortened
 from dpfast._optional import optional
 from dpfast.ledger import Ledger, Release
 from dpfast.ledger.entries import guarantee_html, guarantee_of, releases_html

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpfast._documents import printed
-from dpfast._html import card, facts
+from dpfast._documents import card, facts, printed
 from dpfast._optional import optional
 from dpfast.io.summaries import header_lines, latex_bytes, markdown_lines, plain_markdown, table_columns
 

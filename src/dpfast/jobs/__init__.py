@@ -1,7 +1,7 @@
 """Batch jobs: a TOML file says what to read, fit, spend and write."""
 
+from dpfast.jobs.kinds import Job
 from dpfast.jobs.outputs import OutputError
 from dpfast.jobs.run import check, plan, run
-from dpfast.jobs.specification import Job
 
 __all__ = ["Job", "OutputError", "check", "plan", "run"]

@@ -32,8 +32,8 @@ from dpfast._documents import replace_file, spelled_out
 from dpfast._redacted import quiet
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
+from dpfast.jobs.kinds import Job
 from dpfast.jobs.report import Part, as_html, as_markdown, drawn, first_page
-from dpfast.jobs.specification import Job
 from dpfast.ledger.entries import guarantee_of
 from dpfast.ledger.file import check_place
 from dpfast.privacy.guarantee import plain_words

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dpfast._documents import inert, printed
 from dpfast._optional import optional
 from dpfast.io.summaries import cells, markdown_table, plain_markdown, shown_cell
-from dpfast.jobs.specification import Job
+from dpfast.jobs.kinds import Job
 from dpfast.ledger import Release
 from dpfast.ledger.entries import guarantee_of
 from dpfast.ledger.report import IF_BEFOREHAND
@@ -149,27 +149,27 @@ def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> st
 
 def as_html(title: str, parts: Sequence[Part]) -> str:
     """Return the report as one page, its pictures in it; scripts and other files are forbidden to it."""
-    body = [f"<h1>{_html(title)}</h1>"]
+    body = [f"<h1>{_documents(title)}</h1>"]
     for part in parts:
         body += ["<hr/>"] if part == Part(part.title) else []
-        body.append(f"<h2>{_html(part.title)}</h2>")
+        body.append(f"<h2>{_documents(part.title)}</h2>")
         if part.facts:
-            pairs = (f"<dt>{_html(name)}</dt><dd>{_html(text)}</dd>" for name, text in part.facts)
+            pairs = (f"<dt>{_documents(name)}</dt><dd>{_documents(text)}</dd>" for name, text in part.facts)
             body.append(f"<dl>{''.join(pairs)}</dl>")
         if part.text:
-            body.append(f"<p>{_html(part.text)}</p>")
+            body.append(f"<p>{_documents(part.text)}</p>")
         for name, files in part.pictures.items():
             data = base64.b64encode(files["svg"]).decode()
-            body.append(f'<img alt="{_html(name)}" src="data:image/svg+xml;base64,{data}">')
+            body.append(f'<img alt="{_documents(name)}" src="data:image/svg+xml;base64,{data}">')
         for name, table in part.tables.items():
             header, rows, total = _shown(table, MOST_ROWS)
-            body.append(f"<h3>{_html(name)}{_cut(rows, total)}</h3>")
+            body.append(f"<h3>{_documents(name)}{_cut(rows, total)}</h3>")
             body.append(f"<div><table><thead>{_html_row(header, 'th')}</thead><tbody>")
             body += [_html_row(row, "td") for row in rows]
             body.append("</tbody></table></div>")
         if part.verbatim:
-            body.append(f"<pre>{_html(part.verbatim)}</pre>")
-    return _PAGE.format(title=_html(title), body="\n".join(body))
+            body.append(f"<pre>{_documents(part.verbatim)}</pre>")
+    return _PAGE.format(title=_documents(title), body="\n".join(body))
 
 
 _PAGE = """\
@@ -201,12 +201,12 @@ img {{ display: block; max-width: 100%; margin: 1rem 0; }}
 """
 
 
-def _html(text: str) -> str:
+def _documents(text: str) -> str:
     return "\n".join(html.escape(printed(line)) for line in text.splitlines())
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{_html(cell)}</{tag}>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{_documents(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _cut(rows: Sequence[object], total: int) -> str:

@@ -24,7 +24,7 @@ from dpfast._optional import optional
 from dpfast._redacted import Terminated
 from dpfast.estimator.persistence import kept_by
 from dpfast.jobs import outputs
-from dpfast.jobs.specification import Job
+from dpfast.jobs.kinds import Job
 from dpfast.ledger import BudgetExceeded, Ledger, PaidFailure
 from dpfast.ledger.command import held_by_the_dead
 

@@ -44,8 +44,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import _transaction as transaction
-from dpfast._documents import array_from_lists, array_to_lists
-from dpfast._html import Fact, card, caution, facts, grid, shortened
+from dpfast._documents import Fact, array_from_lists, array_to_lists, card, caution, facts, grid, shortened
 from dpfast.privacy import compose_mu
 from dpfast.privacy.composition import Charge, Filter, Sums, mixture_epsilon, plain_charge
 from dpfast.privacy.guarantee import UNITS, Adjacency, Calibration, Privacy, Unit, down

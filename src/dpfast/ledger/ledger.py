@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
 from dpfast import _transaction as transaction
-from dpfast._documents import printed
-from dpfast._html import Fact, card, caution, facts, section
+from dpfast._documents import Fact, card, caution, facts, printed, section
 from dpfast.ledger import entries as sums
 from dpfast.ledger.entries import (
     Draft,

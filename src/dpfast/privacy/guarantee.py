@@ -58,7 +58,7 @@ from functools import lru_cache
 from typing import Literal, ParamSpec, TypeVar, cast
 
 from dpfast import _arguments as check
-from dpfast._html import card, facts
+from dpfast._documents import card, facts
 from dpfast.kernels import normal
 
 Adjacency = Literal["replace_one", "add_remove"]

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._html import card, caution, grid
+from dpfast._documents import card, caution, grid
 from dpfast._redacted import quiet
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters

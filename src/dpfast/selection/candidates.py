@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from dpfast._arrays import IntArray
-from dpfast._html import shortened
+from dpfast._documents import shortened
 from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.ledger import Ledger, Release, Reservation

@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._html import card, grid, section
+from dpfast._documents import card, grid, section
 from dpfast._redacted import quiet
 from dpfast.estimator.base import warn
 from dpfast.estimator.bounded import check_people, columns_of
