@@ -189,7 +189,7 @@ def solutions(draw: Draw) -> None:
     radius = draw.choice((1.0, draw.positive(), 0.0, math.nan, table(draw, 1, n)))
     match draw.integer(0, 2):
         case 0:
-            quadratic_over_ball(table(draw, n, p), table(draw, n, p), radius, return_multiplier=draw.flag())
+            quadratic_over_ball(table(draw, n, p), table(draw, n, p), radius)
         case 1:
             quadratic_over_sphere(table(draw, 1, p), table(draw, n, p), radius)
         case _:

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import linalg, optimize
 
-from dpfast.solvers import quadratic_over_ball, quadratic_over_sphere
+from dpfast.solvers import projection, quadratic_over_ball, quadratic_over_sphere
 
 SOLVERS = (quadratic_over_ball, quadratic_over_sphere)
+
+
+def with_multiplier(solver, *problem):
+    """Return what a solver returns, and the multiplier of its constraint."""
+    x, multiplier = projection._minimise(*problem, sphere=solver is quadratic_over_sphere, n_threads=1)
+    assert np.array_equal(x, solver(*problem))
+    return x, multiplier
 
 
 def objective(eigenvalues, coefficients, x):
@@ -54,7 +61,7 @@ def test_optimality_conditions_hold(problem):
     """Necessary and sufficient for a global minimiser (Hager 2001, Lemma 2.1, and its analogue for the ball)."""
     eigenvalues, coefficients, radius = problem
     for solver in SOLVERS:
-        x, multiplier = solver(*problem, return_multiplier=True)
+        x, multiplier = with_multiplier(solver, *problem)
         scale = np.abs(eigenvalues) + abs(multiplier)
         residual = (eigenvalues + multiplier) * x - coefficients
         assert (np.abs(residual) <= 1e-14 * (scale * np.abs(x) + np.abs(coefficients))).all()
@@ -79,7 +86,7 @@ def test_nothing_on_a_fine_grid_is_better(solver):
 
 
 def test_hard_case():
-    x, multiplier = quadratic_over_ball([2.0, -1.0, -1.0], [3.0, 0.0, 0.0], 2.0, return_multiplier=True)
+    x, multiplier = with_multiplier(quadratic_over_ball, [2.0, -1.0, -1.0], [3.0, 0.0, 0.0], 2.0)
     np.testing.assert_allclose(x, [1.0, 3.0**0.5, 0.0], rtol=1e-15)
     assert multiplier == 1.0
     # Both signs are minimisers: flipping the free component changes nothing.
@@ -95,7 +102,7 @@ def test_without_coefficients():
 
 
 def test_interior_is_the_unconstrained_minimum():
-    x, multiplier = quadratic_over_ball([3.0, 7.0], [1.0, -1.0], 1e12, return_multiplier=True)
+    x, multiplier = with_multiplier(quadratic_over_ball, [3.0, 7.0], [1.0, -1.0], 1e12)
     assert x.tolist() == [1.0 / 3.0, -1.0 / 7.0]
     assert multiplier == 0.0
 
@@ -117,11 +124,11 @@ def test_conventions_of_the_literature():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_batches_are_their_problems(solver):
     eigenvalues, coefficients, radii = problems(40, 7, seed=3)
-    x, multipliers = solver(eigenvalues, coefficients, radii, return_multiplier=True)
+    x, multipliers = with_multiplier(solver, eigenvalues, coefficients, radii)
     assert x.shape == (40, 7)
     assert multipliers.shape == (40,)
     for i in range(40):
-        one, multiplier = solver(eigenvalues[i], coefficients[i], radii[i], return_multiplier=True)
+        one, multiplier = with_multiplier(solver, eigenvalues[i], coefficients[i], radii[i])
         assert one.shape == (7,)
         assert multiplier.shape == ()
         assert np.array_equal(one, x[i])

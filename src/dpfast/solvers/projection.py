@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,36 +41,13 @@ from dpfast.solvers.constraints import finite_array, in_ranges
 from dpfast.solvers.ridge import NoisyMoments, Shrinkage
 
 
-@overload
 def quadratic_over_ball(
     eigenvalues: ArrayLike,
     coefficients: ArrayLike,
     radius: ArrayLike,
     *,
-    return_multiplier: Literal[False] = False,
     n_threads: int | None = None,
-) -> FloatArray: ...
-
-
-@overload
-def quadratic_over_ball(
-    eigenvalues: ArrayLike,
-    coefficients: ArrayLike,
-    radius: ArrayLike,
-    *,
-    return_multiplier: Literal[True],
-    n_threads: int | None = None,
-) -> tuple[FloatArray, FloatArray]: ...
-
-
-def quadratic_over_ball(
-    eigenvalues: ArrayLike,
-    coefficients: ArrayLike,
-    radius: ArrayLike,
-    *,
-    return_multiplier: bool = False,
-    n_threads: int | None = None,
-) -> FloatArray | tuple[FloatArray, FloatArray]:
+) -> FloatArray:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| <= radius.
 
     This is z'Az/2 - b'z with A = U diag(eigenvalues) U', z = U x and coefficients U'b. Hager's z'Az - 2b'z is twice
@@ -85,8 +61,6 @@ def quadratic_over_ball(
         Of the linear term. An array for one problem is shared by all.
     radius : float or array_like of shape (n_problems,)
         Positive.
-    return_multiplier : bool, default False
-        Return the multiplier of the constraint too.
     n_threads : int, optional
         Threads for batches; the result does not depend on it.
 
@@ -94,9 +68,6 @@ def quadratic_over_ball(
     -------
     x : ndarray of shape (n_terms,) or (n_problems, n_terms)
         A global minimiser, 2-D if any argument was a batch. See Notes for which, if there are several.
-    multiplier : ndarray of shape () or (n_problems,)
-        Only with `return_multiplier`: the nu >= max(0, -min(eigenvalues)) with (eigenvalues + nu) x = coefficients; 0
-        if the minimum of the quadratic is within the ball.
 
     Raises
     ------
@@ -124,30 +95,7 @@ def quadratic_over_ball(
     array([[0.6, 0.8],
            [3. , 4. ]])
     """
-    x, multiplier = _minimise(eigenvalues, coefficients, radius, sphere=False, n_threads=n_threads)
-    return (x, multiplier) if return_multiplier else x
-
-
-@overload
-def quadratic_over_sphere(
-    eigenvalues: ArrayLike,
-    coefficients: ArrayLike,
-    radius: ArrayLike,
-    *,
-    return_multiplier: Literal[False] = False,
-    n_threads: int | None = None,
-) -> FloatArray: ...
-
-
-@overload
-def quadratic_over_sphere(
-    eigenvalues: ArrayLike,
-    coefficients: ArrayLike,
-    radius: ArrayLike,
-    *,
-    return_multiplier: Literal[True],
-    n_threads: int | None = None,
-) -> tuple[FloatArray, FloatArray]: ...
+    return _minimise(eigenvalues, coefficients, radius, sphere=False, n_threads=n_threads)[0]
 
 
 def quadratic_over_sphere(
@@ -155,9 +103,8 @@ def quadratic_over_sphere(
     coefficients: ArrayLike,
     radius: ArrayLike,
     *,
-    return_multiplier: bool = False,
     n_threads: int | None = None,
-) -> FloatArray | tuple[FloatArray, FloatArray]:
+) -> FloatArray:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| = radius.
 
     Parameters
@@ -168,8 +115,6 @@ def quadratic_over_sphere(
         Of the linear term. An array for one problem is shared by all.
     radius : float or array_like of shape (n_problems,)
         Positive.
-    return_multiplier : bool, default False
-        Return the multiplier of the constraint too.
     n_threads : int, optional
         Threads for batches; the result does not depend on it.
 
@@ -179,8 +124,6 @@ def quadratic_over_sphere(
         A global minimiser, 2-D if any argument was a batch, with the accuracy and range of `quadratic_over_ball`. In
         the hard case (the coefficients of the smallest eigenvalue are all zero, and the other terms do not reach the
         radius) it is chosen as there.
-    multiplier : ndarray of shape () or (n_problems,)
-        Only with `return_multiplier`: the nu >= -min(eigenvalues) with (eigenvalues + nu) x = coefficients.
 
     Raises
     ------
@@ -194,11 +137,10 @@ def quadratic_over_sphere(
     Examples
     --------
     >>> from dpfast.solvers import quadratic_over_sphere
-    >>> quadratic_over_sphere([-1.0, 1.0], [0.0, 6.0], 5.0, return_multiplier=True)
-    (array([4., 3.]), array(1.))
+    >>> quadratic_over_sphere([-1.0, 1.0], [0.0, 6.0], 5.0)
+    array([4., 3.])
     """
-    x, multiplier = _minimise(eigenvalues, coefficients, radius, sphere=True, n_threads=n_threads)
-    return (x, multiplier) if return_multiplier else x
+    return _minimise(eigenvalues, coefficients, radius, sphere=True, n_threads=n_threads)[0]
 
 
 def ball_multiplier(eigenvalues: FloatArray, coefficients: FloatArray, radius: float) -> float:
@@ -212,6 +154,10 @@ def ball_multiplier(eigenvalues: FloatArray, coefficients: FloatArray, radius: f
 def _minimise(
     eigenvalues: ArrayLike, coefficients: ArrayLike, radius: ArrayLike, *, sphere: bool, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
+    """Return minimisers and the multipliers nu of the constraint, with (eigenvalues + nu) x = coefficients.
+
+    A multiplier is at least -min(eigenvalues); of a ball it is at least 0, and 0 where the minimum is within.
+    """
     values = finite_array("eigenvalues", eigenvalues, (1, 2), empty=True)
     linear = finite_array("coefficients", coefficients, (1, 2), empty=True)
     radii = finite_array("radius", radius, (0, 1), empty=True)
