@@ -150,18 +150,6 @@ def test_a_bound_may_be_found_within_the_budget(frame, folder):
     assert written(folder).bound_y_.tolist() == expected.bound_y_.tolist()
 
 
-def test_a_pair_of_arrays(frame, folder):
-    x, y = arrays(frame)
-    np.save(folder / "x.npy", x)
-    np.save(folder / "y.npy", y)
-    job = changed(features=None, outcomes=None, estimator={"bound_x": 100.0})
-    job["input"] = {"x": "x.npy", "y": "y.npy"}
-    assert main(["fit", str(write_job(folder, job))]) == 0
-    expected = MultiOutcomeRidge(1.0, 1e-6, **PARAMETERS | {"bound_x": 100.0}).fit(x, y)
-    assert np.array_equal(written(folder).coef_, expected.coef_)
-    assert record(folder)["feature_names"] == ["x0", "x1", "x2", "x3"]
-
-
 def test_patterns_take_the_columns_that_are_not_named(frame, folder):
     x, _ = arrays(frame)
     pd.DataFrame(np.column_stack([x, x[:, 0]]), columns=["lab_1", "y", "lab_2", "lab_3", "lab_4"]).to_csv(
@@ -461,10 +449,7 @@ REFUSED = [
     (changed(input={"path": 3}), r"\[input\] path must be text or a list of texts, got an integer"),
     (changed(input={"path": []}), "path must list at least one file"),
     (changed(input={"path": "table.xlsx"}), "the suffix '.xlsx'"),
-    (changed(input={"path": "table.npy"}), "give a pair of them as x and y"),
-    (changed(input={"x": "x.npy"}), r"\[input\] has both path and x, y"),
-    (changed(input={"path": None, "x": "x.csv", "y": "y.csv"}), "must be .npy files"),
-    (changed(input={"path": None, "x": "x.npy", "y": "y.npy"}), "which .npy files do not have"),
+    (changed(input={"path": "table.npy"}), "which has no named columns"),
     (changed(output={"folder": "table.csv"}), r"\[output\] folder .* is a file"),
     (changed(output={"folder": None}), r"\[output\] lacks the key 'folder'"),
     (changed(output={"folder": "."}), "holds the job's input .*table.csv': choose another"),

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from dpfast import (
 from dpfast.cli import main
 from dpfast.io import Boolean, Category, Columns, Number, columns
 from dpfast.jobs import Job, plan, run
-from dpfast.jobs.kinds import Output, public_size
+from dpfast.jobs.kinds import Output
 from dpfast.solvers import L2Ball
 
 pd = pytest.importorskip("pandas")
@@ -113,21 +112,14 @@ def test_a_job_pays_for_standard_errors(tmp_path):
     same(fitted(path), expected.fit(encoded(frame), frame.outcome), "coef_", "estimate_", "covariance_")
 
 
-def test_labels_in_arrays(tmp_path):
-    kind = "objective_perturbation_classifier"
-    frame = table_of(kind)
-    np.save(tmp_path / "x.npy", encoded(frame))
-    np.save(tmp_path / "y.npy", frame.outcome.to_numpy(str))
-    text = write_job(tmp_path, kind, SEED, QUIET).read_text()
-    text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"')
-    text = without(without(text, "features"), "outcomes").replace("# bound_x = 1.0", "bound_x = 2.0")
+def test_a_plan_knows_the_classes_though_it_looks_at_no_column(tmp_path):
+    text = write_job(tmp_path, "objective_perturbation_classifier", SEED, QUIET).read_text()
+    text = without(text, "features").replace("# bound_x = 1.0", "bound_x = 2.0")
     path = tmp_path / "job.toml"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"\[estimator\] lacks the key 'classes'"):
-        Job.read(path)
-    path.write_text(text.replace("# classes = ", "classes = ").replace('["..."]', '["home", "ward", "dead"]'))
-    expected = ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=["home", "ward", "dead"])
-    same(fitted(path), expected.fit(encoded(frame), frame.outcome.to_numpy(str)), "coef_")
+    path.write_text(text + '\n[features]\n"lab_*" = "number"\n\n[plan]\nn_features = 12\n')
+    job = Job.read(path, look=False)
+    assert job.parameters["classes"] == ["home", "ward", "dead"]
+    assert job.plan(100_000).expected_error < job.plan(10_000).expected_error
 
 
 def test_a_few_features_for_several_outcomes(tmp_path):
@@ -450,30 +442,14 @@ def long_panel(folder):
     return path
 
 
-def labels_in_arrays(folder):
-    frame = table_of("objective_perturbation_classifier")
-    np.save(folder / "x.npy", encoded(frame))
-    np.save(folder / "y.npy", frame.outcome.to_numpy(str))
-    path = write_job(folder, "objective_perturbation_classifier", QUIET)
-    text = without(without(path.read_text(), "features"), "outcomes")
-    text = text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"')
-    text = text.replace("# classes = ", "classes = ").replace('["..."]', '["home", "ward", "dead"]')
-    path.write_text(text.replace("# bound_x = 1.0", "bound_x = 2.0"))
-    return path
-
-
-@pytest.mark.parametrize("kind", [*KINDS, long_panel, labels_in_arrays])
+@pytest.mark.parametrize("kind", [*KINDS, long_panel])
 def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, monkeypatch):
     """An exhausted ledger says the same of every table, and the time on record is that before reading."""
-    events, file_part, load, hold = [], columns._file_part, np.load, Ledger._hold
+    events, file_part, hold = [], columns._file_part, Ledger._hold
 
     def spied_part(file):
         part = file_part(file)
         return replace(part, batches=lambda wanted: [events.append("rows")] and part.batches(wanted))
-
-    def spied_load(*arguments, **options):
-        events.append("rows" if options.get("mmap_mode") is None else "header")
-        return load(*arguments, **options)
 
     def spied_hold(ledger, reservation):
         hold(ledger, reservation)
@@ -481,7 +457,6 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
 
     path = write_job(tmp_path, kind, QUIET) if kind in KINDS else kind(tmp_path)
     monkeypatch.setattr(columns, "_file_part", spied_part)
-    monkeypatch.setattr(np, "load", spied_load)
     monkeypatch.setattr(Ledger, "_hold", spied_hold)
     with monkeypatch.context() as patch:
         patch.setattr(Job, "open_ledger", lambda job: Ledger(Privacy(0.5, 1e-6), unit=job.unit))
@@ -490,7 +465,7 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
     assert "rows" not in events
     monkeypatch.setattr("dpfast.ledger.ledger.now", lambda: "2026-01-01T00:00:00+00:00" if "rows" not in events else "")
     run(path, progress=False)
-    (since,) = {one for one in events if one not in ("rows", "header")}
+    (since,) = {one for one in events if one != "rows"}
     assert events.index(since) < events.index("rows")
     record = json.loads((Job.read(path).folder / "report.json").read_text())
     assert {release["time"] for release in record["this_job"]} == {since}
@@ -500,12 +475,6 @@ def test_no_pictures_are_made_where_there_are_no_plots():
     made = Output(folder="fit", plots=False)
     assert (made.pictures, made.is_drawn) == ([], False)
     assert "csv" in made.tables
-
-
-def test_how_many_people_there_are_is_public_only_where_one_is_replaced():
-    found = [public_size({"adjacency": one}, SimpleNamespace(n_rows=7)) for one in ("replace_one", "add_remove")]
-    assert found == [7, None]
-    assert public_size({"adjacency": "replace_one"}, object()) is None
 
 
 # Of each kind: lines of the template that change, and the fit in memory.
@@ -691,14 +660,6 @@ def test_weights_and_owners_of_rows_go_together(tmp_path):
     frame.to_csv(tmp_path / "table.csv", index=False)
     people = {"groups": frame.patient.to_numpy(), "max_rows": 2}
     same(fitted(path), fit(frame, sample_weight=frame.w.to_numpy(), **people), "coef_", "intercept_")
-
-
-def test_weights_are_for_tables_with_names(tmp_path):
-    path, _ = with_weights(tmp_path, "multi_outcome_ridge")
-    text = without(without(path.read_text(), "features"), "outcomes")
-    path.write_text(text.replace('path = "table.csv"', 'x = "x.npy"\ny = "y.npy"'))
-    with pytest.raises(ValueError, match=r"\[weights\] weight names a column, which .npy files do not have"):
-        Job.read(path)
 
 
 @pytest.mark.parametrize("treated", [["Bern", "Basel", "Genf"], [7, 3], ["Bern"]])

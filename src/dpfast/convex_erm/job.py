@@ -12,7 +12,7 @@ from dpfast.convex_erm.inference import LEVEL
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import INTEGER, NUMBER, TEXT, Changes, Either, Lists
+from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import Rows, RowsForm
 
 if TYPE_CHECKING:
@@ -74,18 +74,11 @@ class Classifier(_Coefficients):
         "labels",
         example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'),
     )
-    CHANGES = Changes(
-        values={"classes": Lists(Either((TEXT, INTEGER, NUMBER)))},
-        optional=("classes",),
-    )
+    CHANGES = Changes(left_out=("classes",))
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-        """Return the estimator's parameters; labels are levels, or classes where columns have no names."""
-        if data.classes is not None and "classes" in given:
-            raise ValueError("[estimator] classes are the levels in [outcomes]: leave one of them out")
-        if data.columns is None and "classes" not in given:
-            raise ValueError("[estimator] lacks the key 'classes': all labels there are in y")
-        classes = list(given["classes"] if data.classes is None else data.classes)
+        """Return the estimator's parameters; the classes are the levels of the outcome."""
+        classes = list(data.classes or ())
         return super().parameters(given, data) | {"classes": classes} | self._weights(given, classes)
 
     def tables(self, model: Any, features: Sequence[str], _: Sequence[str]) -> dict[str, Mapping[str, Any]]:

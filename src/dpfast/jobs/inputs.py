@@ -33,12 +33,10 @@ class Input:
         A CSV or Parquet file, a pattern, a folder of them, or a list of these; from the folder of this file on.
     """
 
-    path: str | list[str] | None = None
+    path: str | list[str]
 
     def declared(self, here: Path) -> list[Path]:
         """Return the files as they were declared, from the job's folder on."""
-        if self.path is None:
-            raise ValueError("[input] lacks the key 'path'")
         paths = [self.path] if isinstance(self.path, str) else self.path
         if not paths:
             raise ValueError("[input] path must list at least one file")
@@ -50,7 +48,7 @@ class Input:
         """Return the existing files, which are tables of named columns."""
         files = [file for path in self.declared(here) for file in table_files(path, "[input] path")]
         if "npy" in {file_format(file, "[input] path") for file in files}:
-            raise ValueError("[input] path is a .npy file, which has no named columns; give a pair of them as x and y")
+            raise ValueError("[input] path is a .npy file, which has no named columns")
         for file in files:
             if not file.exists():
                 raise FileNotFoundError(

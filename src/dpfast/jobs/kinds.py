@@ -120,8 +120,7 @@ class Kind(ABC):
             estimator._check_takes_weights()
         sizes = data.sizes()
         if {*self._sizes_to_plan()} <= {self.PEOPLE, *sizes}:
-            people = {self.PEOPLE: public_size(parameters, data) or _MANY}
-            self._planned(stand_in, parameters, people | sizes | {"target": _ANY_ERROR})
+            self._planned(stand_in, parameters, {self.PEOPLE: _MANY, "target": _ANY_ERROR} | sizes)
 
     def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
         """Return the error to expect, from declarations and other public sizes."""
@@ -279,12 +278,6 @@ def _missing(file_format: str) -> Library | None:
     except ImportError:
         return LIBRARIES[writer.partition(".")[0]]
     return None
-
-
-def public_size(parameters: Mapping[str, Any], data: Any) -> int | None:
-    """Return the number of people if it is public and was declared or found in the headers of files."""
-    n_rows: int | None = getattr(data, "n_rows", None)
-    return n_rows if parameters["adjacency"] == "replace_one" else None
 
 
 def kinds() -> dict[str, Kind]:
@@ -461,15 +454,10 @@ class Job:
         """The unit that the job's guarantee protects."""
         return "row" if getattr(self.data, "max_rows", None) is None else "person"
 
-    @property
-    def known_people(self) -> int | None:
-        """The number of people, if it is public and files give it before they are read."""
-        return public_size(self.parameters, self.data)
-
     def plan(self, n: int | None = None, target: float | None = None) -> Plan:
         """Return the error to expect with `n` people; by default with those declared, or as many as are needed."""
         assumed = self.assumed | ({} if target is None else {"target": target})
-        n = n or self.people or self.known_people
+        n = n or self.people
         if n is not None:
             return self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: n} | assumed)
         first = self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: _SOME_PEOPLE} | assumed)

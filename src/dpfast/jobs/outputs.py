@@ -437,7 +437,7 @@ def _parts(
         facts.append(("in words", plain_words(ledger.promised)))
     more = f"{ledger.affords(model):,}"
     # Else the number would be taken for that of the table.
-    assumed = "" if job.people or job.known_people else ", if there are just enough people"
+    assumed = "" if job.people else ", if there are just enough people"
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
     images = {name: made for name, made in images.items() if name != LEDGER}
     return [

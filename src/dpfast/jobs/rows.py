@@ -1,11 +1,11 @@
-"""Rows of people, as jobs declare them: files of named columns, or a pair of arrays."""
+"""Rows of people, as jobs declare them: files of named columns."""
 
 from __future__ import annotations
 
 import fnmatch
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,31 +15,13 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.io import Boolean, Category, Columns, Deferred, EncodedTable, Number, RowOwners, in_own_words
-from dpfast.io.blocks import in_memory
+from dpfast.io import Boolean, Columns, Deferred, EncodedTable, Number, RowOwners
 from dpfast.io.columns import Feature, Part, table_parts
 from dpfast.jobs.features import Declared, Product, columns_table, named
-from dpfast.jobs.inputs import INPUT, Input, NamedColumns
+from dpfast.jobs.inputs import INPUT, NamedColumns
 from dpfast.jobs.parameters import LEFT_OUT, Key, Named, table_of
 
 Outcomes = Literal["several", "one", "labels", "none"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowsInput(Input):
-    """Where the rows are. Paths are relative to this file's folder.
-
-    Parameters
-    ----------
-    x : str
-        A pair of .npy files, in the place of path: features (rows by columns). There are no [features] and [outcomes]
-        then.
-    y : str
-        And the outcomes of the same rows, another .npy file.
-    """
-
-    x: str | None = None
-    y: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +77,6 @@ class RowWeights:
         return NamedColumns({self.weight: "number"})
 
 
-_INPUT = table_of(RowsInput, path='"table.csv"')
 _PEOPLE = table_of(OwnerColumn, id='"patient"', max_rows="20")
 _WEIGHTS = table_of(RowWeights, weight='"weight"', max_weight="10.0")
 
@@ -104,9 +85,9 @@ _WEIGHTS = table_of(RowWeights, weight='"weight"', max_weight="10.0")
 class Rows:
     """The declaration of a job's rows, a person each unless `people` is declared."""
 
-    #: Tables with named columns; or those of X and of Y, one after the other, for .npy.
+    #: Tables with named columns.
     files: list[Path]
-    #: What is declared of them; None for .npy.
+    #: What is declared of them; None where patterns stand for some, and no table was looked at.
     columns: Columns | None
     #: None where every row is a person of its own.
     people: OwnerColumn | None
@@ -115,14 +96,11 @@ class Rows:
     outcome_names: tuple[str, ...] | None
     #: Limits of every encoded feature, where they are declared.
     box: tuple[FloatArray, FloatArray] | None
-    #: Of .npy files; None of a stream.
-    n_rows: int | None = None
     #: The labels that are declared, where outcomes are those.
     classes: tuple[Any, ...] | None = None
     #: None where rows count alike.
     weights: RowWeights | None = None
-    #: Whether the outcomes are labels, and the parameters one of which must bound rows.
-    is_labelled: bool = False
+    #: Parameters one of which must bound rows.
     bounds: tuple[str, ...] = ()
 
     @property
@@ -155,12 +133,12 @@ class Rows:
         return found
 
     def fit(self, model: Any, progress: Callable[[int], object] | None) -> None:
-        """Fit: from a stream of named columns, from arrays, or from rows and labels in memory."""
-        if self.is_labelled:
+        """Fit: from a stream of named columns, or from rows and labels in memory."""
+        if self.classes is not None:
             read = cache(partial(self.labelled, progress))
             data: tuple[Any, ...] = Deferred(lambda: read()[0]), Deferred(lambda: read()[1])
         else:
-            data = tuple(self.files) if self.columns is None else (self.encoded(progress),)
+            data = (self.encoded(progress),)
         options: dict[str, Any] = (
             {} if self.weights is None else {"sample_weight": Deferred(partial(self.weights.read, self.files))}
         )
@@ -170,10 +148,7 @@ class Rows:
 
     def labelled(self, progress: Callable[[int], object] | None) -> tuple[Any, NDArray[Any]]:
         """Return all rows, in memory, and their labels."""
-        if self.columns is None:
-            x, y = self.files
-            problem = f"[input] y is {str(y)!r}, which is no array of labels"
-            return x, in_own_words(lambda: np.load(y, allow_pickle=False), problem)
+        assert self.columns is not None
         features, indicators = [], []
         for block, outcome in self.encoded(progress):
             assert outcome is not None
@@ -226,9 +201,8 @@ class RowsForm:
             f'"{"number" if is_encoded else "boolean"}", is short for a table of nothing else, '
             "and so is a list of levels."
         )
-        source = _INPUT if is_encoded else INPUT
         sections = [
-            Key("input", source, source.says),
+            Key("input", INPUT, INPUT.says),
             *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if "groups" in taken else []),
             *([Key("weights", _WEIGHTS, _WEIGHTS.says, LEFT_OUT)] if "sample_weight" in taken else []),
             Key("features", Named(column, named, features), says, LEFT_OUT),
@@ -246,12 +220,6 @@ class RowsForm:
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Rows:
         """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
-        source = sections["input"]
-        is_of_arrays = isinstance(source, RowsInput) and (source.x, source.y) != (None, None)
-        rows = (self._arrays if is_of_arrays else self._columns)(sections, here, look=look)
-        return replace(rows, is_labelled=self._outcomes == "labels", bounds=self._bounds)
-
-    def _columns(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
         people, weights = sections.get("people"), sections.get("weights")
         for key in [one.name for one in self.sections if one.name in ("features", "outcomes")]:
             if key not in sections:
@@ -259,6 +227,11 @@ class RowsForm:
         files = sections["input"].found(here) if look else []
         declared = {key: sections.get(key, {}) for key in ("features", "outcomes")}
         apart = {one for one in (people and people.id, weights and weights.weight) if one}
+        if not declared["outcomes"] and self._outcomes != "none":
+            raise ValueError("[outcomes] must declare at least one column")
+        classes = None
+        if self._outcomes == "labels":
+            classes = tuple(next(iter(declared["outcomes"].values())).options.get("levels", (0, 1)))
         columns = _resolved(declared, files, apart)
         if columns is None:
             if any(one.is_limited for one in declared["features"].values()):
@@ -266,9 +239,7 @@ class RowsForm:
                     "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
                     "columns it stands for: name them in full, in the job or in a copy to plan with"
                 )
-            return Rows(files, None, people, None, None, None, weights=weights)
-        if not columns.outcomes and self._outcomes != "none":
-            raise ValueError("[outcomes] must declare at least one column")
+            return Rows(files, None, people, None, None, None, classes, weights, self._bounds)
         if self._outcomes in ("one", "labels") and len(columns.outcomes) > 1:
             raise ValueError(f"[outcomes] must declare one column, got {len(columns.outcomes)}")
         if self._outcomes == "one" and len(columns.outcome_names) > 1:
@@ -283,37 +254,8 @@ class RowsForm:
                 weights.check(files)
         box = _box(columns, declared["features"])
         names = columns.feature_names if self._is_encoded else columns.names
-        rows = Rows(files, columns, people, names, columns.outcome_names, box, weights=weights)
-        return self._with_labels(rows) if self._outcomes == "labels" else rows
-
-    def _with_labels(self, rows: Rows) -> Rows:
-        assert rows.columns is not None
-        (column,) = rows.columns.outcomes
-        classes = column.levels if isinstance(column, Category) else (0, 1)
-        return replace(rows, outcome_names=(column.name,), classes=classes)
-
-    def _arrays(self, sections: Mapping[str, Any], here: Path, *, look: bool) -> Rows:
-        given = vars(sections["input"])
-        wanted = ("x",) if self._outcomes == "none" else ("x", "y")
-        if given["path"] is not None:
-            raise ValueError("[input] has both path and x, y; x and y are a pair of .npy files")
-        for key in wanted:
-            if given[key] is None:
-                raise ValueError(f"[input] lacks the key {key!r}")
-        files = [here / given[key] for key in wanted]
-        if any(file.suffix != ".npy" for file in files):
-            raise ValueError("[input] x and y must be .npy files; tables with named columns are given by path")
-        for key in ("features", "outcomes"):
-            if key in sections:
-                raise ValueError(f"[{key}] declares columns by name, which .npy files do not have; leave it out")
-        for key, name in (("people", "id"), ("weights", "weight")):
-            if key in sections:
-                raise ValueError(f"[{key}] {name} names a column, which .npy files do not have")
-        if not look:
-            return Rows(files, None, None, None, None, None)
-        shapes = [_shape(key, file, labels=self._outcomes == "labels") for key, file in zip(wanted, files, strict=True)]
-        names = [tuple(f"{key}{j}" for j in range(shape[1])) for key, shape in zip(wanted, shapes, strict=True)]
-        return Rows(files, None, None, names[0], names[1] if len(names) > 1 else (), None, shapes[0][0])
+        outcomes = columns.outcome_names if classes is None else (columns.outcomes[0].name,)
+        return Rows(files, columns, people, names, outcomes, box, classes, weights, self._bounds)
 
 
 def _box(columns: Columns, declared: Mapping[str, Declared]) -> tuple[FloatArray, FloatArray] | None:
@@ -321,16 +263,6 @@ def _box(columns: Columns, declared: Mapping[str, Declared]) -> tuple[FloatArray
     is_complete = len(columns.limits) == len(columns.feature_names)
     is_requested = any(one.is_limited and one.kind is Number for one in declared.values())
     return columns.box if is_requested or (is_complete and any(one.is_limited for one in declared.values())) else None
-
-
-def _shape(key: str, file: Path, *, labels: bool) -> tuple[int, int]:
-    """Return rows and columns of a .npy file."""
-    if labels and key == "y":
-        return (0, 1)
-    array = in_memory(file, key, is_outcome=key == "y")
-    if array is None:
-        raise FileNotFoundError(f"[input] {key}: no such file: {str(file)!r}")
-    return len(array), array.shape[1]
 
 
 def _resolved(

@@ -10,7 +10,7 @@ import numpy as np
 from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm
+from dpfast.jobs.rows import RowsForm
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.multi_outcome.reports import LEVEL
 from dpfast.solvers.inference import Evidence
@@ -35,26 +35,14 @@ class MultiOutcome(Kind):
     KIND = "multi_outcome_ridge"
     ESTIMATOR = MultiOutcomeRidge
     FORM = RowsForm(MultiOutcomeRidge, example=(_FEATURES, _OUTCOMES))
-    # People with several rows are streamed, which block_bounds are not for.
-    CHANGES = Changes(
-        left_out=("block_bounds",),
-        examples={"bound_y": "30.0"},
-    )
+    # Rows are streamed, which neither is for.
+    CHANGES = Changes(left_out=("block_bounds", "n_subsample"), examples={"bound_y": "30.0"})
     NOTE = (
         "std_privacy is what the privacy noise alone does to a coefficient; it says nothing of sampling error. "
         f"estimate, std_error, low and high ({LEVEL:.0%} limits) and p_value are those of MultiOutcomeRidge.summary(), "
         "for the target named above: where the residual variance was not released, they leave sampling error out too, "
         "and there is no p_value."
     )
-
-    def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
-        """Return the estimator's parameters; rows are bounded by their limits too."""
-        parameters = super().parameters(given, data)
-        if data.columns is not None and "n_subsample" in given:
-            raise ValueError(
-                "[estimator] n_subsample needs a pair of .npy files, as [input] x and y: no sample is drawn of a stream"
-            )
-        return parameters
 
     def tables(
         self, model: MultiOutcomeRidge, features: Sequence[str], outcomes: Sequence[str]
