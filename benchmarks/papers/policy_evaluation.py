@@ -26,7 +26,7 @@ import numpy as np
 from dpfast import PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.decision_processes import adjacent_pairs, chain_trajectories, chain_values, markov_trajectories
 from dpfast.policy_evaluation.mechanism import Problem, RidgeFit, WeightedMeans
-from dpfast.releases.data_dependent import DataDependentGaussian
+from dpfast.releases.mechanism import DataDependentGaussian
 from dpfast.statistics import ReturnGrid, Trajectories
 
 N, GAMMA, EPSILON, DELTA = 40, 0.99, 0.1, 0.1

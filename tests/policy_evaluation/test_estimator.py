@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from dpfast import BudgetExceeded, Ledger, PolicyEvaluation, Privacy, UnsoundCalibrationWarning, UtilityWarning
 from dpfast.datasets.decision_processes import adjacent_pairs, chain_trajectories, chain_values
 from dpfast.policy_evaluation.mechanism import Problem, WeightedMeans, usual_lag, visit_moments
-from dpfast.releases.data_dependent import DataDependentGaussian
+from dpfast.releases.mechanism import DataDependentGaussian
 from dpfast.statistics import ReturnGrid, Trajectories
 
 METHODS = ("lsw", "lsl", "sufficient_statistics")

@@ -43,7 +43,7 @@ from dpfast.policy_evaluation.mechanism import (
 from dpfast.policy_evaluation.private_range import CountedReturns, PrivateRange
 from dpfast.policy_evaluation.staged import Guesses, StagedVisits
 from dpfast.privacy import Privacy, UtilityWarning
-from dpfast.releases.data_dependent import Constants, DataDependentGaussian
+from dpfast.releases.mechanism import Constants, DataDependentGaussian
 from dpfast.solvers.ridge import ridge_from_rows
 from dpfast.statistics import (
     FirstVisitReturns,

@@ -16,8 +16,7 @@ from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
-from dpfast.releases.data_dependent import DataDependentGaussian
-from dpfast.releases.mechanism import Around, Mechanism, Query, SingleRelease, Stages, given
+from dpfast.releases.mechanism import Around, DataDependentGaussian, Mechanism, Query, SingleRelease, Stages, given
 from dpfast.releases.moments import JointMoments
 
 # Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.

@@ -42,7 +42,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
 from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.privacy.smooth_gaussian import UsualVariance
-from dpfast.releases.data_dependent import SLACK
+from dpfast.releases.mechanism import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, eigh, ridge_from_moments
 from dpfast.solvers.state_values import ridge_values, shrunken_values

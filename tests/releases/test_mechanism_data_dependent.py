@@ -12,7 +12,7 @@ from dpfast import Privacy, noise
 from dpfast.papers.policy_evaluation import printed_smooth_gaussian
 from dpfast.policy_evaluation.mechanism import RidgeFit, WeightedMeans
 from dpfast.privacy import SmoothGaussian, gaussian_scale, smooth_gaussian_delta
-from dpfast.releases.data_dependent import DataDependentGaussian
+from dpfast.releases.mechanism import DataDependentGaussian
 
 PRIVACY = Privacy(1.0, 1e-5)
 
