@@ -40,7 +40,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,13 +127,13 @@ def margin_counts(
         # Fewer than 2^32 numbers of up to 2^20 units add up exactly, in any order.
         units = np.rint(np.ldexp(np.minimum(np.abs(y).max(axis=1), 1.0), _LOG2_UNITS))
         places = cells.of(x, y, n_threads)
-        weights = np.broadcast_to(units[:, None], places.shape)
-        counts += np.bincount(places.ravel(), weights.ravel(), counts.size).astype(np.int64).reshape(counts.shape)
+        weights = units.repeat(places.shape[1])
+        counts += np.bincount(places.ravel(), weights, counts.size).astype(np.int64).reshape(counts.shape)
     counts = counts.reshape(cells.shape)
     classes = counts.sum(axis=2)
     if cells.shape[0] > 1:
         classes[:, 0] = 0  # others than the class are in its neighbours' counts
-    eighths = np.dstack([8 * counts, _EIGHTHS[cells.shape[0] > 1] * classes])
+    eighths = np.concatenate([8 * counts, _EIGHTHS[cells.shape[0] > 1] * classes[:, :, None]], axis=2)
     return FixedPoint.from_integers(eighths.reshape(cells.shape[0], -1), -_LOG2_UNITS - 3)
 
 
@@ -257,11 +257,10 @@ def calibrated_log_odds(
     agreement = max(agreement, _LEAST_AGREEMENT)
     usual = _USUAL * agreement if len(counts) == 1 else _USUAL_OF_GAPS * math.sqrt(agreement)
     slopes = -0.5 * ((_SLOPES - math.log(usual)) / _SPREAD) ** 2
-    laws = np.array([[-0.5 * (_OFFSETS / _NEAR) ** 2], [0.5 * (log_expit(_OFFSETS) + log_expit(-_OFFSETS))]])
-    offsets = laws - _log_sum_exp(laws, axis=-1, keepdims=True)
     near = _NEAR_WITH_INTERCEPTS if intercepts and len(counts) > 1 else 0.0
     own = range(len(classes.counts))[-len(counts) :]  # of two classes the second
-    each = [offsets + _log_likelihood(one, deviation, ends, classes, k) for one, k in zip(counts, own, strict=True)]
+    laws = _laws_of_offsets()
+    each = [laws + _log_likelihood(one, deviation, ends, classes, k) for one, k in zip(counts, own, strict=True)]
     # Classes share the slope, and whether offsets are near 0: of each, its own offset is integrated out.
     shares = [_log_sum_exp(one, axis=-1) for one in each]
     shared = np.array([[near], [0.0]]) + slopes + sum(shares)
@@ -300,6 +299,13 @@ def _mean_log_odds(log_weights: FloatArray) -> FloatArray:
 
 
 @cache
+def _laws_of_offsets() -> FloatArray:
+    """Return logarithms of the two laws of offsets: (near 0 or any, 1, offsets)."""
+    laws = np.array([[-0.5 * (_OFFSETS / _NEAR) ** 2], [0.5 * (log_expit(_OFFSETS) + log_expit(-_OFFSETS))]])
+    return np.asarray(laws - _log_sum_exp(laws, axis=-1, keepdims=True))
+
+
+@cache
 def _of_others() -> FloatArray:
     """Return the probability of other classes on each line, at each knot: (slopes x offsets, knots)."""
     lines = np.exp(_SLOPES)[:, None, None] * _KNOTS + _OFFSETS[:, None]
@@ -335,13 +341,25 @@ def _log_likelihood(
 
 def _of_rates(counts: FloatArray, deviation: float, people: float) -> FloatArray:
     """Return logarithms (n_bins, rates): how many rows a bin has is integrated out."""
+    # Of the sum of a bin's counts the variance is that of noise alone, of their difference it is the binomial's, too.
+    rows, mean, noise, binomial, logs = _laws_of_rows(counts.shape[1], max(people, 0.0), deviation)
+    zero, one = counts[:, :, None, None]
+    together, apart = zero + one - rows, one - zero - mean
+    return np.asarray(_log_sum_exp(-0.5 * (together**2 / noise + apart**2 / binomial + logs), axis=2))
+
+
+@lru_cache(maxsize=4)  # fits that follow one another are of as many people, at one budget
+def _laws_of_rows(
+    n_bins: int, people: float, deviation: float
+) -> tuple[FloatArray, FloatArray, float, FloatArray, FloatArray]:
+    """Return numbers of rows of a bin, and of counts' difference the mean and the variance at each rate, by rows.
+
+    Between these two stands the variance of the counts' sum; last come logarithms of the other one.
+    """
     rate = expit(_LOG_ODDS)[:, None]
     # All rows may be in one bin: beyond the quantiles every number of even shares is as likely as each of these.
-    shares = np.append(_ROWS, np.arange(_ROWS[-1] + 1.0, counts.shape[1] + 1.0))
-    rows = shares * max(people, 0.0) / counts.shape[1]
-    # Of the sum of a bin's counts the variance is that of noise alone, of their difference it is the binomial's, too.
+    shares = np.append(_ROWS, np.arange(_ROWS[-1] + 1.0, n_bins + 1.0))
+    rows = shares * people / n_bins
     noise = 2.0 * deviation**2
     binomial = noise + 4.0 * rows * rate * (1.0 - rate)
-    zero, one = counts[:, :, None, None]
-    together, apart = zero + one - rows, one - zero - rows * (2.0 * rate - 1.0)
-    return np.asarray(_log_sum_exp(-0.5 * (together**2 / noise + apart**2 / binomial + np.log(binomial)), axis=2))
+    return rows, rows * (2.0 * rate - 1.0), noise, binomial, np.log(binomial)

@@ -303,8 +303,9 @@ class NoisyDescent(Mechanism[Descended]):
         assert people is not None
         steps, slopes = self.schedule(float(people)), []
         position = Position.start(self.shape)
-        for number, part in enumerate(parts_of(left, [1.0] * steps.n_steps)):
-            mechanism = NoisySum.calibrate(part, self._bound, self.shape, unit=self._unit)
+        part, *_ = parts_of(left, [1.0] * steps.n_steps)  # all alike
+        mechanism = NoisySum.calibrate(part, self._bound, self.shape, unit=self._unit)
+        for number in range(steps.n_steps):
             statistic = partial(_slopes, step=self._first_step.at(position.theta), clip=self._clip)
             released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
@@ -564,10 +565,10 @@ def unit_of_margins(coef: FloatArray, bound: float) -> float:
 
 def of_fitted(query: Query) -> Query:
     """Ask it of what a classifier or regressor is fitted to."""
-    return query._replace(statistic=partial(_answer, statistic=query.statistic))
+    return Query(query.name, query.mechanism, partial(_answer, query.statistic), *query[3:])
 
 
-def _answer(data: Labelled, *bits: Any, statistic: Callable[..., Any]) -> Any:
+def _answer(statistic: Callable[..., Any], data: Labelled, *bits: Any) -> Any:
     return statistic(data.fitted, *bits)
 
 

@@ -167,8 +167,9 @@ cdef class ResidualRows:
     cdef RowMapKernel map_x, map_y
     cdef readonly int level
     cdef readonly Py_ssize_t block_rows
-    cdef const double[:, ::1] theta, whitening
-    cdef const Py_ssize_t[::1] theta_ends, ends
+    cdef double[:, ::1] theta
+    cdef const double[:, ::1] whitening
+    cdef Py_ssize_t[::1] theta_ends, ends
     cdef list buffers
     cdef double* free
     cdef Py_ssize_t n_free
@@ -176,7 +177,7 @@ cdef class ResidualRows:
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
                  link="identity", longest=math.inf, bend=(1.0, 1.0), beyond=0.0, *, int level=-1):
-        self.map_x, self.map_y, self.theta = map_x, map_y, np.ascontiguousarray(theta)
+        self.map_x, self.map_y, self.theta = map_x, map_y, np.array(theta, np.float64, order="C")
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
         self.step.n_columns, self.step.has_constant = self.theta.shape[1], has_constant
@@ -186,20 +187,22 @@ cdef class ResidualRows:
         self.step.whitening = NULL
         self.step.link, self.step.longest = LINKS[link], longest
         self.step.level, self.step.width = bend
+        self.step.theta, self.theta_ends = &self.theta[0, 0], np.empty(self.step.n_outcomes, np.intp)
+        self.step.theta_ends = &self.theta_ends[0]
         self._take_theta(beyond)
         if whitening is not None:
             self.whitening = np.ascontiguousarray(whitening)
             if self.whitening.shape[1] != self.step.n_columns or self.whitening.shape[0] < 1:
                 raise ValueError("whitening must have as many columns as theta")
-            self.ends = _ends(self.whitening)
+            self.ends = np.empty(self.whitening.shape[0], np.intp)
+            _fill_ends(self.whitening, self.ends)
             self.step.n_products, self.step.whitening = self.whitening.shape[0], &self.whitening[0, 0]
             self.step.ends = &self.ends[0]
         self._allocate()
 
     cdef _take_theta(self, double beyond):
-        self.step.theta, self.step.beyond = &self.theta[0, 0], beyond
-        self.theta_ends = _ends(self.theta)
-        self.step.theta_ends = &self.theta_ends[0]
+        self.step.beyond = beyond
+        _fill_ends(self.theta, self.theta_ends)
 
     cdef double* _doubles(self, Py_ssize_t n):
         """Zeros that start on a cache line, in memory kept as long as this."""
@@ -361,15 +364,14 @@ cdef class ResidualRows:
         pass
 
 
-cdef const Py_ssize_t[::1] _ends(const double[:, ::1] weights):
-    """Return, for each row of weights, the number of columns up to its last that is not 0."""
-    cdef Py_ssize_t[::1] ends = np.zeros(weights.shape[0], np.intp)
+cdef void _fill_ends(const double[:, ::1] weights, Py_ssize_t[::1] ends) noexcept nogil:
+    """ends[:] = the number of columns, for each row of weights, up to its last that is not 0."""
     cdef Py_ssize_t row, column
     for row in range(weights.shape[0]):
+        ends[row] = 0
         for column in range(weights.shape[1]):
             if weights[row, column] != 0.0:
                 ends[row] = column + 1
-    return ends
 
 
 cdef class ResidualSums(ResidualRows):
@@ -417,14 +419,13 @@ cdef class ResidualSums(ResidualRows):
         self.scratch.lanes = self._doubles(8 * self.size)
         self.scratch.squares = self._doubles(self.step.n_outcomes)
 
-    def again(self, theta, double beyond, units, row_limits, person_limits):
+    def again(self, const double[:, :] theta, double beyond, units, row_limits, person_limits):
         """Sum products once more with other coefficients of the shape of those before, and other limits."""
-        cdef const double[:, ::1] others = np.ascontiguousarray(theta)
         if self.rows_in_totals or self.sums_squares:
             raise ValueError("totals must have been taken, and be of products alone")
-        if (others.shape[0], others.shape[1]) != (self.theta.shape[0], self.theta.shape[1]):
+        if theta.shape[0] != self.theta.shape[0] or theta.shape[1] != self.theta.shape[1]:
             raise ValueError("theta must have as many rows and columns as before")
-        self.theta = others
+        self.theta[:, :] = theta
         self._take_theta(beyond)
         self._take_limits(units, row_limits, person_limits, 1)
 

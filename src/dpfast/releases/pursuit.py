@@ -481,11 +481,11 @@ class _Parts(NamedTuple):
 
 def _query(name: str, mechanism: SingleRelease, statistic: Callable[..., Any], **options: Any) -> Query:
     """Ask for a statistic of rows, or of each part of them."""
-    statistic = partial(statistic, **options)
-    return Query(name, mechanism, partial(_summed, statistic=statistic), options.get("clip", math.inf))
+    statistic = partial(_summed, partial(statistic, **options))
+    return Query(name, mechanism, statistic, options.get("clip", math.inf))
 
 
-def _summed(rows: PursuedRows | PursuedParts, statistic: Callable[[PursuedRows], Any]) -> Any:
+def _summed(statistic: Callable[[PursuedRows], Any], rows: PursuedRows | PursuedParts) -> Any:
     return rows.sum(statistic)
 
 
@@ -497,14 +497,12 @@ class _OfFit:
     theta: FloatArray
 
     def __call__(self, query: Query) -> Query:
-        asked = _query(
-            f"fit, {query.name}", query.mechanism, _of_fit, query=query, columns=self.columns, theta=self.theta
-        )
-        return asked._replace(clip=query.clip)
+        statistic = partial(_summed, partial(_of_fit, query.statistic, self))
+        return Query(f"fit, {query.name}", query.mechanism, statistic, query.clip)
 
 
-def _of_fit(rows: PursuedRows, query: Query, columns: tuple[int, ...], theta: FloatArray) -> Any:
-    return query.statistic(rows.people(columns, theta))
+def _of_fit(statistic: Callable[[People], Any], fit: _OfFit, rows: PursuedRows) -> Any:
+    return statistic(rows.people(fit.columns, fit.theta))
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:

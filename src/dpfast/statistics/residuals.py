@@ -170,8 +170,8 @@ class ResidualStep:
 
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
-        theta = np.array(self.theta.T, np.float64, order="C")
-        return *self._maps, theta, self.whitening, self.constant, self.link, self.longest, self.bend, self.beyond
+        of_rows = self.theta.T, self.whitening, self.constant
+        return *self._maps, *of_rows, self.link, self.longest, self.bend, self.beyond
 
 
 def _theta_error() -> ValueError:
@@ -306,16 +306,18 @@ def residual_sums(
     held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         checked_bound(bound_squares, "bound_squares")
-    of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
-    new_part, parts = partial(ThreadSums, step, held, bound_squares), list[ThreadSums]()
+    parts: list[ThreadSums] = []
     if kept and bound_squares is None and (part := kept.pop()).again(step, held):
         if whose is None and part.whole is not None and part.whole[0] is table:
             _, x, y = part.whole
-            _check_added([part.kernel.add(x, y, None, 0, len(x))])
+            if (status := part.kernel.add(x, y, None, 0, len(x))) != residual_step.ADDED:
+                _check_added([status])
             found = part.taken()
             kept.append(part)
             return found
         parts.append(part)
+    of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
+    new_part = partial(ThreadSums, step, held, bound_squares)
     found = _over_people(table, step, whose, max_rows, parts, new_part, of_part, _add_sums, n_threads)
     if kept is not None and bound_squares is None:
         kept.extend(parts[:1])
@@ -429,7 +431,7 @@ class ThreadSums(ThreadRows):
         if step._maps is not self._step._maps or self._tables is not None or self._unit_of_squares is not None:
             return False
         self._step, self._held, self._sums = step, held, None
-        self.kernel.again(np.array(step.theta.T, np.float64, order="C"), step.beyond, *held.limits)
+        self.kernel.again(step.theta.T, step.beyond, *held.limits)
         return True
 
     def begin_coded(self, tables: StepTables) -> None:
