@@ -77,6 +77,7 @@ class Task(Generic[Result]):
         self._is_over = False
         self._end = allocate_lock()
         self._end.acquire()
+        self._process = os.getpid()
 
     def start(self) -> None:
         """Begin the thread."""
@@ -93,10 +94,14 @@ class Task(Generic[Result]):
             self._end.release()
 
     def give_up(self) -> None:
-        """Wait for the call, or see to it that it is never made."""
+        """Wait for the call, or see to it that it is never made; a forked child has no thread to wait for."""
         self._claims.append(False)
-        if self._claims[0]:
+        if self._claims[0] and self.is_here():
             self._wait()
+
+    def is_here(self) -> bool:
+        """Whether this is the process of the thread, and not a forked child."""
+        return self._process == os.getpid()
 
     def result(self) -> Result:
         """Wait for the call, and return or raise what it did."""
