@@ -111,6 +111,36 @@ class FirstVisits:
         return median_ratio(self.ours, lambda: numpy_sums(self.walks), rounds=3)
 
 
+def pandas_trajectories(frame):
+    """The same arrays of rows that come in order, unchecked."""
+    lengths = frame.groupby("who", sort=False).size().to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return frame["where"].to_numpy().copy(), frame["gain"].to_numpy(np.float64, copy=True), offsets
+
+
+class Frame:
+    """A frame of integers, one row a step, with the steps numbered or as they come."""
+
+    params = ([None, "when"],)
+    param_names = ("step",)
+
+    def setup(self, step):
+        import pandas as pd
+
+        n = sized(1_000_000)
+        rng = np.random.default_rng(0)
+        columns = {"who": np.arange(n) // 10, "when": np.arange(n) % 10}
+        self.frame = pd.DataFrame(columns | {"where": rng.integers(0, 100, n), "gain": rng.integers(0, 2, n)})
+        names = {"trajectory": "who", "state": "where", "reward": "gain", "step": step}
+        self.ours = lambda: Trajectories.from_frame(self.frame, 100, **names)
+
+    def time_from_frame(self, step):
+        self.ours()
+
+    def track_ratio_pandas(self, step):
+        return median_ratio(self.ours, lambda: pandas_trajectories(self.frame), rounds=9)
+
+
 class SmoothSensitivity:
     """Counts up to a largest, of 1e5 states; NumPy's loop is timed on a thousandth of its k."""
 

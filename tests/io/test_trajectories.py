@@ -58,6 +58,29 @@ def test_frame_rows_without_steps_keep_their_order():
     assert Trajectories.from_frame(long_frame(), states=LETTERS, **COLUMNS) == expected(StateEncoder(LETTERS))
 
 
+@pytest.mark.parametrize("sorts", ["nothing", "ids", "ids and steps", "steps"])
+def test_trajectories_of_a_frame_are_those_of_a_loop_over_its_rows_and_stay_so(sorts):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": rng.integers(0, 40, 500), "where": rng.integers(0, 9, 500), "gain": rng.random(500)})
+    frame["when"], frame["cut"] = rng.permutation(500), rng.random(500) < 0.1
+    frame = frame.sort_values(
+        [{"ids": "who", "steps": "when"}[one] for one in sorts.split(" and ") if one != "nothing"] or "cut"
+    )
+    for step in (None, "when"):
+        found = Trajectories.from_frame(frame, 9, step=step, truncated="cut", **COLUMNS)
+        owners = frame["who"].drop_duplicates()
+        parts = [frame[frame["who"] == who] for who in owners]
+        parts = parts if step is None else [part.sort_values(step) for part in parts]
+        expected = pd.concat(parts)
+        offsets = np.cumsum([0, *map(len, parts)])
+        flags = [part["cut"].any() for part in parts]
+        changed = frame.copy()
+        read = Trajectories.from_frame(changed, 9, step=step, truncated="cut", **COLUMNS)
+        changed[["where", "gain", "cut"]] = 0, 0.0, False
+        for one in (found, read):
+            assert one == Trajectories(expected["where"], expected["gain"], offsets, 9, truncated=flags)
+
+
 @pytest.mark.parametrize("block_steps", [1, 2, 3, 100])
 @pytest.mark.parametrize("row_group", [1, 2, 4, 100])
 @pytest.mark.parametrize("n_files", [1, 2])

@@ -19,7 +19,7 @@ from dpfast._arrays import IntArray
 from dpfast._redacted import in_own_words
 from dpfast.io.blocks import is_unordered
 from dpfast.io.columns import DeclaredFiles, Part, table_parts
-from dpfast.io.frames import Batch
+from dpfast.io.frames import Batch, FrameBatch
 from dpfast.io.people import numbered_column, people
 from dpfast.io.sources import is_arrow, is_dask, is_frame, is_path
 from dpfast.io.states import Encode, StateEncoder
@@ -118,17 +118,20 @@ def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     def ids(batch: Batch, name: str) -> NDArray[Any]:
         return batch.plain(name) if is_frame(table) else numbered_column(batch, name, numbers)
 
-    return flattened(Rows.joined(list(_rows_of(table, names, encoder, ids)), names), names)
+    rows = _rows_of(table, names, encoder, ids, may_be_whole=True)
+    return flattened(Rows.joined(list(rows), names), names)
 
 
 def flattened(rows: Rows, names: Names) -> Flat:
     """Flatten rows in any order, those of a trajectory by their steps, or as they come."""
     whose = people(rows.ids, max(1, len(rows.states)))
-    order = np.arange(len(rows.states)) if whose.order is None else whose.order
+    order = whose.order
     if rows.steps is not None and names.step is not None:
         order = _sorted_by_step(rows.steps, order, whose.offsets, names.step)
-    flags = None if rows.truncated is None else _of_trajectories(rows.truncated[order], whose.offsets)
-    return Flat(rows.states[order], rows.rewards[order], whose.offsets, flags)
+    if order is not None:
+        rows = Rows._make(None if one is None else one[order] for one in rows)
+    flags = None if rows.truncated is None else _of_trajectories(rows.truncated, whose.offsets)
+    return Flat(rows.states, rows.rewards, whose.offsets, flags)
 
 
 def _of_trajectories(flags: NDArray[np.bool_], offsets: IntArray) -> NDArray[np.bool_]:
@@ -136,21 +139,21 @@ def _of_trajectories(flags: NDArray[np.bool_], offsets: IntArray) -> NDArray[np.
     return np.logical_or.reduceat(flags, offsets[:-1]) if len(flags) else flags
 
 
-def _sorted_by_step(steps: NDArray[Any], order: IntArray, offsets: IntArray, name: str) -> IntArray:
-    """Sort the rows of each trajectory by step."""
+def _sorted_by_step(steps: NDArray[Any], order: IntArray | None, offsets: IntArray, name: str) -> IntArray | None:
+    """Sort the rows of each trajectory by step; None if rows are in order as they come."""
     if steps.dtype.kind not in "iufmM":
         raise TypeError(f"column {name!r} must hold numbers or times, got dtype {steps.dtype}")
+    ordered = steps if order is None else steps[order]
+    rising = ordered[1:] > ordered[:-1]
+    rising[offsets[1:-1] - 1] = True
+    if rising.all():
+        return order
     number = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    if not _increase(steps[order], number):
-        order = order[np.lexsort((steps[order], number))]
-        same = (steps[order][1:] == steps[order][:-1]) & (number[1:] == number[:-1])
-        if same.any():
-            raise ValueError(f"a trajectory has the same {name!r} twice")
-    return order
-
-
-def _increase(steps: NDArray[Any], number: IntArray) -> bool:
-    return bool(np.all((steps[1:] > steps[:-1]) | (number[1:] != number[:-1])))
+    by_step = np.lexsort((ordered, number))
+    ordered = ordered[by_step]
+    if np.any((ordered[1:] == ordered[:-1]) & (number[1:] == number[:-1])):
+        raise ValueError(f"a trajectory has the same {name!r} twice")
+    return by_step if order is None else order[by_step]
 
 
 def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_steps: int) -> Iterator[Flat]:
@@ -187,6 +190,8 @@ class Rows(NamedTuple):
         if not parts:
             flags = None if names.truncated is None else np.empty(0, np.bool_)
             return cls(np.empty(0), np.empty(0, np.int64), np.empty(0), None, flags)
+        if len(parts) == 1:
+            return parts[0]
         return cls._make(
             None if several[0] is None else np.concatenate(several) for several in zip(*parts, strict=True)
         )
@@ -221,8 +226,14 @@ def _starts(ids: NDArray[Any]) -> IntArray:
 
 
 def _rows_of(
-    table: Any, names: Names, encoder: StateEncoder | None, read_ids: Callable[[Batch, str], NDArray[Any]]
+    table: Any,
+    names: Names,
+    encoder: StateEncoder | None,
+    read_ids: Callable[[Batch, str], NDArray[Any]],
+    *,
+    may_be_whole: bool = False,
 ) -> Iterator[Rows]:
+    """Iterate over rows; a frame's come at once if they may, and are views of it where they can."""
     if not (is_path(table) or is_frame(table) or is_arrow(table) or is_dask(table) or isinstance(table, DeclaredFiles)):
         raise TypeError(
             f"frame must be a table with named columns, of pandas, Polars, DuckDB or Arrow, got {type(table).__name__}"
@@ -235,7 +246,7 @@ def _rows_of(
     for part in table_parts(table):
         names.check(part.names, part.label)
         _check_kinds(part, names, has_numbers=encoder is None)
-        for batch in part.read(kinds):
+        for batch in [FrameBatch(table)] if may_be_whole and is_frame(table) else part.read(kinds):
             if len(batch) > 0:
                 yield Rows(
                     read_ids(batch, names.trajectory),
