@@ -275,12 +275,52 @@ def test_there_are_no_limits_if_returns_are_far_beyond_the_range(tmp_path):
 
 
 def test_few_counts_beyond_the_range_are_taken_for_noise():
-    assert _people_outside(np.array([-30.0, 20.0, 10.0, 25.0]), 10.0) == []
+    assert _people_outside(np.array([-30.0, 10.0, 10.0, 15.0]), 10.0) == ([], False)
     found = _people_outside(np.array([40.0, 0.0, -20.0, 25.0]), 10.0)
-    assert found == [(50.0, 0.25), (10.0, 1.0), (10.0, 4.0), (35.0, 4.0)]
+    assert found == ([(50.0, 0.25), (10.0, 1.0), (10.0, 4.0), (35.0, 4.0)], True)
     # Many little ones are none.
-    assert len(_people_outside(np.full(4, 15.0), 10.0)) == 4
-    assert _people_outside(np.array([0.0, 0.0, 0.0, 40.0]), 10.0)[-1] == (50.0, math.inf)
+    assert _people_outside(np.full(4, 15.0), 10.0)[1]
+    assert _people_outside(np.array([0.0, 0.0, 0.0, 40.0]), 10.0)[0][-1] == (50.0, math.inf)
+
+
+def test_counts_beyond_the_range_that_may_be_noise_are_in_limits():
+    as_counted = [(0.0, 0.25), (25.0, 1.0), (0.0, 4.0), (0.0, 4.0)]
+    assert _people_outside(np.array([-30.0, 25.0, 0.0, 0.0]), 10.0) == (as_counted, False)
+    assert _people_outside(np.full(4, 7.0), 10.0) == ([(7.0, 0.25), (7.0, 1.0), (7.0, 4.0), (7.0, 4.0)], False)
+
+
+def low(m, seed):
+    """Six states of values about a tenth of the range, from which people go anywhere; the horizon is long."""
+    transitions = np.random.default_rng(4).dirichlet(np.full(6, 0.3), 6)
+    rewards = np.array([0.0, 0.0, 0.1, 0.2, 0.3, 0.0])
+    flat = markov_trajectories(transitions, m, start=np.full(6, 1 / 6), horizon=30, rewards=rewards, seed=seed)
+    return Trajectories(*flat), np.linalg.solve(np.eye(6) - 0.9 * transitions, rewards)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 0.6])
+def test_where_little_is_known_values_are_hardly_farther_than_a_constant(epsilon):
+    """One that has the whole budget is the mean return, from 0 to 10, with noise."""
+    squares = []
+    for seed in range(20):
+        walks, values = low(500, seed)
+        squares.append(np.mean((evaluation(epsilon, horizon=30, random_state=seed).fit(walks).value_ - values) ** 2))
+    constant = math.hypot(np.std(values), 10.0 / (500 * gaussian_mu(epsilon, 1e-6)))
+    assert math.sqrt(np.mean(squares)) < 1.75 * constant
+
+
+def test_limits_hold_if_noise_may_hide_that_returns_are_beyond_the_range():
+    """Of 300 people at epsilon .5 half of the fits warn: every value is above the range."""
+    held, warned = [], []
+    for seed in range(20):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model = evaluation(0.5, horizon=40, return_range=(0.0, 3.5), random_state=seed).fit(
+                continuing(300, seed, horizon=40)
+            )
+        warned.append(any("declared range" in str(one.message) for one in said))
+        held.append(np.abs(model.value_ - VALUES) <= 1.96 * model.value_std_)
+    assert np.mean(warned) < 0.6
+    assert np.mean(held) >= 0.9
 
 
 @pytest.mark.parametrize(("noise", "bins"), [(0.1, 8), (0.0, 0)])

@@ -481,3 +481,16 @@ def test_limits_include_what_tails_may_be_worth_if_last_states_are_not_known():
     assert np.all(off <= 1.96 * found.deviation)
     assert np.all(1.96 * found.deviation < 0.07)
     assert found.unseen == pytest.approx(0.05, rel=0.2)
+
+
+def test_limits_of_values_known_well_do_not_widen_by_how_far_others_are():
+    """Values are up to .5 apart and known to .01; a tenth was cut, and where people went on is not known."""
+    values, discounts = np.linspace(-0.5, 0.5, 40), 0.1
+    sums = stage(np.full(40, 1000.0), values, deviation=10.0)
+    sums = sums._replace(returns=sums.returns - discounts * 1000.0 * values, discounts=np.full(40, 100.0))
+    earlier = NOTHING._replace(tail=Estimate(0.0, 1e-8), discount=Estimate(discounts, 1e-6))
+    found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
+    off = np.abs(found.pooled + found.above - values)
+    assert np.all(off <= 1.96 * found.deviation)
+    middle = np.abs(values) < 0.1
+    assert np.all(1.96 * found.deviation[middle] < 0.04)

@@ -72,11 +72,15 @@ _VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
 # As planned: the noise of uneven visits; how far returns reach, over half the range, in standard deviations; the least
 # share of their variance within states; the most of a tail's error that comes back; and of the pooled return's error.
 _WORSE, _REACHED, _WITHIN, _MOST_AGAIN, _POOLED = 1.3, 40.0, 0.25, 0.95, 0.5
+# Variance of a value anywhere in the range, in half widths.
+_EVEN = 1.0 / 3.0
 # The variance of a known value.
 _EXACT = 1e-12
 # Standard deviations of noise from which on people with returns beyond the range are distinguished from none: in one
 # bin, and in all.
 _ONE_BIN, _ALL_BINS = 3.2, 2.3
+# Those from which on limits, without a warning, count them.
+_PERHAPS_ONE, _PERHAPS_ALL = 2.0, 1.2
 # Share of the range that truncated tails may bias a visit's value by without a warning.
 _WARNED_BIAS = 0.15
 # What people who are scaled bias values by, in parts of what they lose.
@@ -159,11 +163,11 @@ class StagedVisits(PolicyMechanism):
         _, visits, distances, sums = self._parts
         unit = self._sums(sums, 1.0, self.returns).deviation
         clip, noise, lighter = yield from self._clip(visits, unit, centered.n)
-        returns = self._summed(noise, centered.discount.value)
+        returns = self._summed(noise, min(max(centered.discount.value, 0.0), 1.0))
         half = self.returns.half
-        # Where little is known, returns are taken from the middle of the range, and tails are worth that.
-        known = (centered.pooled.value, centered.tail.value) if centered.is_told else (0.0, 0.0)
-        center, tail = round(known[0] * half), known[1]
+        # Where little is known, returns are taken from the middle of the range, and tails are shrunk to it.
+        center = round(centered.pooled.value * half) if centered.is_told else 0
+        tail = centered.tail.value * (1.0 if centered.is_told else _EVEN / (_EVEN + centered.tail.variance))
         tail_value = self.returns.grid.middle + tail * self.returns.half_width
         # Without noise the farthest reach is best.
         noise = noise if centered.is_told else 0.0
@@ -192,7 +196,7 @@ class StagedVisits(PolicyMechanism):
         tail = pooled = mean(collected, rest[0] if rest else n)
         if len(rest) == 3:
             tail = mean(rest[1], rest[2]).joined(Estimate(pooled.value, pooled.variance + _LATER**2))
-        discount = Estimate(min(max(1.0 - rest[0] / n, 0.0), 1.0), (off / n) ** 2) if rest else Estimate(0.0, _EXACT)
+        discount = Estimate(1.0 - rest[0] / n, (off / n) ** 2) if rest else Estimate(0.0, _EXACT)
         return _Centered(n, pooled, tail, discount)
 
     def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, _Clip]:
@@ -219,9 +223,9 @@ class StagedVisits(PolicyMechanism):
         statistic = partial(distance_counts, returns=self.returns, tail=tail, center=center, edges=edges)
         released = yield Query("distances of returns", counts, statistic)
         histogram, outside = np.split(released.values["sum"][0], [_DISTANCE_BINS])
-        people = _people_outside(outside, counts.deviation)
+        people, is_sure = _people_outside(outside, counts.deviation)
         # Their distances are not known: they are taken to be the farthest.
-        histogram = np.append(histogram[:-1], histogram[-1] + sum(number for number, _ in people))
+        histogram = np.append(histogram[:-1], histogram[-1] + is_sure * sum(number for number, _ in people))
         relative = edges / farthest
         middles = relative * 2.0**-0.25
         lost = [np.maximum(middles - edge, 0.0) for edge in relative]
@@ -230,7 +234,8 @@ class StagedVisits(PolicyMechanism):
         excess = np.maximum(relative / relative[at] - 1.0, 0.0)
         beyond, hidden = max(float(excess @ histogram), 0.0), counts.deviation * float(np.linalg.norm(excess))
         half = self.returns.half / float(edges[at])
-        return float(edges[at]), Lost(0.0, beyond, hidden, tuple((number, size * half) for number, size in people))
+        scaled = tuple((number, size * half) for number, size in people)
+        return float(edges[at]), Lost(0.0, beyond, hidden, scaled, is_sure)
 
     def _summed(self, noise: float, discount: float) -> FilledReturns:
         """Say how returns are summed: by last state, if noise in values and the discount of tails let this tell them.
@@ -267,6 +272,12 @@ class StagedVisits(PolicyMechanism):
 
         discounts = sums[3] / SMALL_PART if returns.has_tails else np.zeros_like(sums[0])
         small = deviation / SMALL_PART
+        total = max(float(np.sum(sums[0])), deviation * math.sqrt(len(sums[0])))
+        discount = centered.discount
+        if returns.has_tails and returns.horizon is not None:
+            # Before any release: from none of the people who visit states this often are truncated, up to all.
+            most = float(self._all_truncated(total / (centered.n * len(sums[0]))))
+            discount = discount.merged(Estimate(0.5 * most, (0.5 * most) ** 2))
         filled = (residuals.tail - grid.middle) / returns.half_width
         whole = (-1.0 - center) / reach, (1.0 - center) / reach
         # Filled returns are within the reach, values that follow from last states may be beyond it.
@@ -275,13 +286,12 @@ class StagedVisits(PolicyMechanism):
             StateSums(sums[0], sums[1], sums[2] / SMALL_PART, discounts, deviation, small, sums[4:] / SMALL_PART),
             limits,
             whole,
-            Earlier(about(centered.pooled), about(centered.tail), centered.discount, (filled - center) / reach),
+            Earlier(about(centered.pooled), about(centered.tail), discount, (filled - center) / reach),
             lost,
         )
         unit = reach * returns.half_width
         offset = grid.middle + center * returns.half_width + unit * found.pooled
-        total = max(float(np.sum(sums[0])) / len(sums[0]), deviation)
-        error = 0.5 * reach * deviation / total
+        error = 0.5 * reach * deviation / max(float(np.sum(sums[0])) / len(sums[0]), deviation)
         known = np.where(np.isfinite(found.deviation), unit * found.deviation, np.nan)
         return Evaluated(
             unit * found.above, offset, 0.0, error, known, caution=_caution(lost, 0.5 * reach * found.unseen)
@@ -332,13 +342,17 @@ class StagedVisits(PolicyMechanism):
 
         Of those who visit rare states more are truncated, as these are on the way for longer.
         """
-        visited, length = guesses.visited, self.problem.horizon
-        if not self.returns.has_tails or length is None:
+        visited = guesses.visited
+        if not self.returns.has_tails or self.returns.horizon is None:
             return np.zeros(len(visited))
+        truncated = guesses.truncated ** (visited / np.max(visited))
+        return np.asarray(np.minimum(truncated * self._all_truncated(visited), 1.0 - 2.0**-30))
+
+    def _all_truncated(self, visited: FloatArray | float) -> FloatArray:
+        """Return mean discounts of tails for shares of people who visit a state, if all are truncated."""
         rate = -np.log1p(-np.minimum(visited, 1.0 - _EXACT))
-        decay = -math.log(self.returns.gamma) * length
-        discounts = special.exprel(rate - decay) / special.exprel(rate)
-        return np.asarray(np.minimum(guesses.truncated ** (visited / np.max(visited)) * discounts, 1.0 - 2.0**-30))
+        decay = -math.log(self.returns.gamma) * (self.returns.horizon or 0)
+        return np.asarray(special.exprel(rate - decay) / special.exprel(rate))
 
     def _noise_of_means(self) -> NoisySum:
         """Return the noise of the means, and of the number of people where it is private."""
@@ -348,20 +362,25 @@ class StagedVisits(PolicyMechanism):
         return NoisySum.moved_by(self._parts[0], moved, math.sqrt(size) * ROUND_UP, (size,))
 
 
-def _people_outside(counts: FloatArray, deviation: float) -> list[tuple[float, float]]:
-    """Return people with returns beyond the range, and by how many half widths at most; none if they may be noise."""
-    is_sure = counts > _ONE_BIN * deviation
-    if not np.any(is_sure) and float(np.sum(counts)) <= _ALL_BINS * deviation * math.sqrt(len(counts)):
-        return []
+def _people_outside(counts: FloatArray, deviation: float) -> tuple[list[tuple[float, float]], bool]:
+    """Return people with returns beyond the range, by how many half widths at most, and whether they are no noise.
+
+    Those who may be noise are none, unless they are more than it usually is: limits then count them as released.
+    """
+    beyond, all_bins = counts > _ONE_BIN * deviation, deviation * math.sqrt(len(counts))
+    if not np.any(beyond) and float(np.sum(counts)) <= _ALL_BINS * all_bins:
+        many = bool(np.any(counts > _PERHAPS_ONE * deviation)) or float(np.sum(counts)) > _PERHAPS_ALL * all_bins
+        sizes = (*BEYOND, BEYOND[-1])
+        return [(max(float(one), 0.0), size) for one, size in zip(counts, sizes, strict=True)] if many else [], False
     # Of the last bin nothing is known but that it is farther: of few people, perhaps noise, as far as the one before.
-    sizes = (*BEYOND, math.inf if is_sure[-1] else BEYOND[-1])
-    return [(max(float(count), 0.0) + deviation, size) for count, size in zip(counts, sizes, strict=True)]
+    sizes = (*BEYOND, math.inf if beyond[-1] else BEYOND[-1])
+    return [(max(float(count), 0.0) + deviation, size) for count, size in zip(counts, sizes, strict=True)], True
 
 
 def _caution(lost: Lost, bias: float) -> str:
     """Say why limits are wide, or missing."""
     said = []
-    if lost.people:
+    if lost.people and lost.is_sure:
         what = "cannot be" if any(math.isinf(size) for _, size in lost.people) else "are"
         said.append(
             "as released, people have returns beyond the declared range, and those were clipped. The 95% limits "

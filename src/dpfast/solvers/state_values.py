@@ -190,8 +190,9 @@ class Lost(NamedTuple):
     #: Returns beyond the reach, in all, and by how much more of them noise may hide.
     returns: float = 0.0
     hidden: float = 0.0
-    #: People with returns beyond the declared range, and by how much at most: pairs.
+    #: People with returns beyond the declared range, and by how much at most: pairs; and whether they are no noise.
     people: tuple[tuple[float, float], ...] = ()
+    is_sure: bool = True
 
     def bias(self, counts: FloatArray) -> FloatArray:
         """Return the largest bias of states by returns beyond the range, if all such people visit each of them."""
@@ -298,7 +299,7 @@ def fitted_values(
     farthest = max(whole[1] - tail.value, tail.value - whole[0])
     own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + errors.sampled**2 + shrunk)
     reach = float(own_limits[sure].max(initial=0.0)) / (1.0 - min(float(cut[sure].max(initial=0.0)), _MOST_CUT))
-    staying = (values - tail.value) ** 2 + np.maximum(found, squared + shrunk)
+    staying = (values - tail.value) ** 2 + np.maximum(np.minimum(cut, 1.0) * found, squared + shrunk)
     apart = np.hypot(cut, cut_error) * np.sqrt(staying) / (1.0 - np.minimum(cut, _MOST_CUT))
     if known.is_told:
         means = np.where(sure, (sums.returns + (tail.value - earlier.filled) * cut * counts) / safe, values)
@@ -441,12 +442,13 @@ class _Tails:
         others may be alike. People visit many states, and states that follow each other are on one side of the pooled
         value. For any correlation the deviation of G w is at most G times the deviations.
 
-        If last states are not told, one estimate T is the tail of all states, and A = 0. Its error is d_s times that
-        of T, whose variance is known (`one_tail`). Besides, people of state s went on to others than all do on average.
+        If last states are not told, one estimate T is the tail of all states, and A = 0. Its error is d_s times that of
+        T, whose variance is known (`one_tail`). Besides, people of state s went on to others than all do on average.
         Say that they stay among states of their own value v. Then returns filled with T are v - d (v - T) in the mean.
         The value is taken to be that. Its distance from T is (1 - d)(v - T), and its error d (v - T): that distance
-        times d/(1 - d). For values that are shrunk their spread counts as well. So it is where last states are told,
-        but with more noise than tells them (`resolved`). From others, what is shrunk of tails is not (`seems`).
+        times d/(1 - d). The error of v counts as well, and of the spread of values the part that was cut. So it is
+        where last states are told, but with more noise than tells them (`resolved`). From others, what is shrunk of
+        tails is not (`seems`).
 
         From a state that is hardly visited people went on to anything in the range. That bounds a bias, by the
         discounts of people who went there, at most. From others they went on to states that are seen, whose values
