@@ -218,13 +218,11 @@ def test_late_steps_are_averaged_and_there_is_one(n_steps):
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("noise", [1e-3, 10.0, 30.0])
 def test_what_noise_does_to_what_is_found_is_as_large_as_it_says(noise, constant):
-    """Whether X'X resolves a direction or not; and so is what is reached of what is sought."""
+    """Whether X'X resolves a direction or not."""
     x, y = table(n=2_000, condition=10.0)
     coordinates = coordinates_of(x, noise, 1.0, constant=constant)
     how = descent.steps(coordinates, len(x))
     without = descended(coordinates, how, x, y)
-    sought = least_squares(rows_of(coordinates, x), y, constant=False)
-    np.testing.assert_allclose(without.theta, without.reached @ sought, atol=1e-3 * np.max(np.abs(sought)))
     rng = np.random.default_rng(6)
     errors = [descended(coordinates, how, x, y, 20.0, rng=rng) for _ in range(400)]
     deviations = np.concatenate([(one.theta - without.theta).T for one in errors])
@@ -235,39 +233,33 @@ def test_what_noise_does_to_what_is_found_is_as_large_as_it_says(noise, constant
     assert ratio == pytest.approx(1.0, abs=0.12)
 
 
+def told_with_noise_in_xx(condition, noise, fits=200):
+    """Return squared errors of what the mean sum says, along eigenvectors as released, and the variances it says."""
+    x, y = table(n=2_000, condition=condition)
+    exact, rng = coordinates_of(x, NOISELESS, 1.0, constant=False), np.random.default_rng(8)
+    exact = replace(exact, whitening=np.eye(len(exact.xx)), xx=x.T @ x)
+    sought, made, said = least_squares(x, y, constant=False), [], []
+    for _ in range(fits):
+        upper = np.triu(noise * rng.normal(size=exact.xx.shape) * np.where(np.eye(len(exact.xx)), math.sqrt(2), 1.0))
+        coordinates = replace(exact, noise=noise, xx=exact.xx + upper + np.triu(upper, 1).T)
+        told = descended(coordinates, descent.steps(coordinates, len(x)), x, y, 3.0 * noise, rng=rng).told
+        vectors = coordinates.spectrum[1]
+        squares = 1.0 + told.spread * np.sum((sought - told.mean) ** 2, axis=0)
+        made.append(np.mean((vectors.T @ (told.theta - sought)) ** 2, axis=1))
+        said.append(np.diag(vectors.T @ told.covariance @ vectors) * np.mean(squares))
+    return np.mean(made, axis=0), np.mean(said, axis=0)
+
+
 @pytest.mark.parametrize("noise", [1.0, 100.0, 200.0])
 def test_errors_are_as_large_as_it_says_where_noise_spreads_the_spectrum_too(noise):
-    """The mean square of 600 draws, by one seed, has a standard error of about 4%."""
-    x, y = table(n=2_000, condition=1.0)
-    exact, rng = coordinates_of(x, NOISELESS, 1.0, constant=False), np.random.default_rng(8)
-    sought = least_squares(rows_of(exact, x), y, constant=False)
-    made, said = [], []
-    for _ in range(300):
-        upper = np.triu(noise * rng.normal(size=exact.xx.shape) * np.where(np.eye(len(exact.xx)), math.sqrt(2), 1.0))
-        coordinates = replace(exact, noise=noise, xx=exact.xx + upper + np.triu(upper, 1).T)
-        found = descended(coordinates, descent.steps(coordinates, len(x)), x, y, 3.0 * noise, rng=rng)
-        made.append(np.sum((found.theta - found.reached @ sought) ** 2, axis=0))
-        said.append(np.trace(found.covariance_of_all))
-    ratio = np.mean(said) / np.mean(made)
-    assert 0.8 < ratio < 1.4
+    made, said = told_with_noise_in_xx(1.0, noise)
+    assert 0.8 < np.sum(said) / np.sum(made) < 1.4
 
 
-def test_a_direction_that_noise_hides_is_not_said_to_be_reached():
-    """Of the least of four, a hundredth is reached; said are .66. With the floor of steps it would be .85."""
-    x, y = table(n=2_000, condition=1_000.0)
-    exact, rng, noise = coordinates_of(x, NOISELESS, 1.0, constant=False), np.random.default_rng(8), 50.0
-    exact = replace(exact, whitening=np.eye(len(exact.xx)), xx=x.T @ x)
-    vectors, found, said = np.linalg.eigh(exact.xx)[1], [], []
-    sought = vectors.T @ least_squares(x, y, constant=False)
-    for _ in range(100):
-        upper = np.triu(noise * rng.normal(size=exact.xx.shape) * np.where(np.eye(len(exact.xx)), math.sqrt(2), 1.0))
-        coordinates = replace(exact, noise=noise, xx=exact.xx + upper + np.triu(upper, 1).T)
-        one = descended(coordinates, descent.steps(coordinates, len(x)), x, y)
-        found.append(np.mean(vectors.T @ one.theta / sought, axis=1))
-        said.append(np.mean(vectors.T @ one.reached @ vectors @ sought / sought, axis=1))
-    assert np.mean(found, axis=0)[0] < 0.05
-    assert np.mean(said, axis=0)[0] < 0.75
-    np.testing.assert_allclose(np.mean(said, axis=0)[2:], np.mean(found, axis=0)[2:], atol=0.05)
+def test_a_direction_that_noise_hides_is_said_to_be_unknown():
+    """Of the least of four, a hundredth was reached, and .66 was said to be."""
+    made, said = told_with_noise_in_xx(1_000.0, 50.0)
+    assert np.all(said > 0.8 * made)
 
 
 @pytest.mark.parametrize("n_steps", [1, 7, 40])

@@ -66,7 +66,7 @@ def nobody(coordinates, outcomes):
 def found_at(theta, deviation=1e-3):
     size = len(theta)
     covariance = deviation**2 * np.eye(size)
-    return Found(theta, covariance, np.zeros((size, size)), covariance, np.eye(size))
+    return Found(theta, covariance, np.zeros((size, size)))
 
 
 @pytest.mark.parametrize("constant", [False, True])

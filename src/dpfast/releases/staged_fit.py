@@ -379,10 +379,10 @@ class Fit:
         else:
             theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance, few)
         if not self.mechanism.fit_intercept:
-            return theta, found._replace(theta=center), level._replace(bias=bias)
+            return theta, found.at(center), level._replace(bias=bias)
         own = self.mechanism.units.outcomes
         mean = held(center[-1], 4.0 * self.mechanism.radii[1] / own)
-        found = found._replace(theta=center)
+        found = found.at(center)
         return theta, found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
 
     def _clip(self, name: str, part: Privacy, step: ResidualStep, share: float) -> Generator[Query, Release, Clipped]:
@@ -491,22 +491,6 @@ class Fit:
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
         forth = descent.inverse(back)
         xx = coordinates.of_features
-        # Few people may have residuals of a variance of their own.
-        unlike = np.sqrt(1.0 + level.unlike * self._few(coordinates)[1])
-        noise = back @ found.covariance_of_all[:features, :features] @ back.T
-        evidence = Evidence(
-            back @ found.reached[:features, :features] @ forth,
-            unlike[:, None] * descent.inverse(xx) * unlike,
-            back @ found.theta[:features],
-            noise[None],
-            bias=bias,
-            least_signal=self.rows / float(np.trace(xx)),
-            n_rows=self.rows,
-            residual_noise=0.0 if residuals is None else residuals.noise,
-            hidden=coordinates.hidden if row_map.scale is None else None,
-            **self._told_of_constant(level, center, solved, found, coordinates),
-            **own.of_evidence(row_map.scale, features),
-        )
         variance = None if residuals is None else residuals.variance
         # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias that
         # may be unseen is less than limits allow for.
@@ -517,6 +501,25 @@ class Fit:
         if not coordinates.stands_out or (mechanism.has_constant and self.shares.excess == 0.0):
             unknown = np.full_like(solution.coef_std, np.nan)
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
+        # Few people may have residuals of a variance of their own.
+        unlike = np.sqrt(1.0 + level.unlike * self._few(coordinates)[1])
+        assert found.told is not None
+        evidence = Evidence(
+            np.eye(features),
+            unlike[:, None] * descent.inverse(xx) * unlike,
+            back @ found.told.theta[:features],
+            (back @ found.told.covariance[:features, :features] @ back.T)[None],
+            spread=found.told.spread,
+            start=back @ found.told.mean[:features],
+            lengths=forth,
+            bias=bias,
+            least_signal=self.rows / float(np.trace(xx)),
+            n_rows=self.rows,
+            residual_noise=0.0 if residuals is None else residuals.noise,
+            hidden=coordinates.hidden if row_map.scale is None else None,
+            **self._told_of_constant(level, center, solved, found, coordinates),
+            **own.of_evidence(row_map.scale, features),
+        )
         return Regression(solution, (evidence,), variance, n_steps, lost)
 
     def _about_means(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray, FloatArray, float]:

@@ -234,8 +234,7 @@ _FIRST_RIDGE, _STEP_RIDGE, _LAST_RIDGE = 2.0, 4.0, 0.5
 _TURNS = 0.8
 # An eigenvalue near zero means that the true one is of the size of its noise, not that it is zero.
 _EIGENVALUE_FLOOR = 0.25
-# The same for limits: hidden directions are reached less than that says. Chosen on columns of five factors, and of a
-# decaying spectrum; lower ones hold no more.
+# The same for limits, where a hidden direction is to say next to nothing.
 _FLOOR_OF_LIMITS = 0.075
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
@@ -627,6 +626,21 @@ def next_clip(clip: float, beyond: float, share: float) -> float:
     return clip * math.exp(_CLIP_RATE * max(-1.0, min(1.0, beyond - share)))
 
 
+class Told(NamedTuple):
+    """What the mean sum of late steps says of least squares: it is X'X (theta - mean theta_t) and noise, solved.
+
+    X'X is without what noise spreads its spectrum by. What noise else is in it counts by theta - mean theta_t. Given
+    the steps, nothing is to be said of how far they reach.
+    """
+
+    theta: FloatArray
+    #: Of a column, from noise in the sums.
+    covariance: FloatArray
+    #: The mean theta_t, and how much of this covariance noise in X'X adds to it, for a distance of 1 from there.
+    mean: FloatArray
+    spread: float
+
+
 class Found(NamedTuple):
     """Result of the descent: coefficients (k, l) and their error estimates."""
 
@@ -634,10 +648,13 @@ class Found(NamedTuple):
     #: Of a column, from noise in the steps' sums, and from that in X'X, where X'X is as released.
     covariance: FloatArray
     covariance_of_xx: FloatArray
-    #: Of both, where X'X is without what noise spreads its spectrum by.
-    covariance_of_all: FloatArray
-    #: There, the part of the coefficients sought that was reached, but for noise: found = reached @ sought + noise.
-    reached: FloatArray
+    #: None if X'X was not released.
+    told: Told | None = None
+
+    def at(self, theta: FloatArray) -> Found:
+        """Return the result with coefficients moved there."""
+        told = self.told and self.told._replace(theta=self.told.theta + theta - self.theta)
+        return self._replace(theta=theta, told=told)
 
 
 def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
@@ -652,30 +669,30 @@ def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
         covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
-        return Found(theta, covariance, np.zeros_like(covariance), covariance, np.eye(len(theta)))
+        return Found(theta, covariance, np.zeros_like(covariance))
     values, vectors = coordinates.spectrum
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
     size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
     edge = coordinates.noise * math.sqrt(features)
     at_least = np.maximum(values, _EIGENVALUE_FLOOR * edge)
-    _, variances, of_xx = _along_eigenvectors(position, how, size, last, at_least, coordinates)
+    variances, of_xx = _along_eigenvectors(position, how, size, last, at_least, coordinates)
     # Noise in X'X spreads its spectrum.
     denoised = np.maximum(denoised_eigenvalues(values, coordinates.noise), _FLOOR_OF_LIMITS * edge)
-    missed, *errors = _along_eigenvectors(position, how, size, last, denoised, coordinates)
+    inverse = (vectors / denoised) @ vectors.T
+    told = Told(theta + inverse @ sums, inverse @ inverse / precision, theta, coordinates.noise**2 * precision)
     return Found(
         theta + (vectors * last) @ (vectors.T @ sums),
         (vectors * variances) @ vectors.T,
         (vectors * of_xx) @ vectors.T,
-        (vectors * sum(errors)) @ vectors.T,
-        (vectors * (1.0 - missed)) @ vectors.T,
+        told,
     )
 
 
 def _along_eigenvectors(
     position: Position, how: Steps, size: FloatArray, last: FloatArray, values: FloatArray, coordinates: Coordinates
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return which part of a distance is left, and variances by noise in steps and in X'X, if this has these values."""
+) -> tuple[FloatArray, FloatArray]:
+    """Return variances by noise in steps and in X'X, if this has these values."""
     weights = position.weights(how)
     kept_of_step, by_noise = 1.0 - size * values, (1.0 - last * values) * size
     missed, later, sums_later = np.zeros(len(values)), np.zeros(len(values)), []
@@ -687,7 +704,7 @@ def _along_eigenvectors(
     variances = np.add.accumulate((of_noise * np.array(position.deviations)[::-1, None]) ** 2)[-1]
     missed *= 1.0 - last * values
     # Noise in X'X multiplies the error of coefficients, equally in every step.
-    return missed, variances, ((1.0 - missed) / values * coordinates.noise) ** 2 * float(np.sum(variances))
+    return variances, ((1.0 - missed) / values * coordinates.noise) ** 2 * float(np.sum(variances))
 
 
 def found_of_few(position: Position, how: Steps, people: float) -> Found:
@@ -705,7 +722,7 @@ def found_of_few(position: Position, how: Steps, people: float) -> Found:
         walked, drawn = float(walk[0, 0]) * _walked(position, how), 1.0 / (precision * (_MOVING * people) ** 2)
         theta, variance = position.thetas / precision, walked * drawn / max(walked + drawn, _TINY)
     covariance = variance * np.eye(size)
-    return Found(theta, covariance, np.zeros((size, size)), covariance, np.eye(size))
+    return Found(theta, covariance, np.zeros((size, size)))
 
 
 def _walked(position: Position, how: Steps) -> float:

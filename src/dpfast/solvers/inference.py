@@ -14,7 +14,11 @@ size of rows is known, the prior always allows coefficients that explain half of
 
 X'X is known with noise too. Its regression on the released matrix has the same eigenvectors. The eigenvalues are
 corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in
-X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_.
+X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_. Descent released X'(Y - X theta_0) instead, at
+theta_0 near theta: there the error is proportional to ||theta - theta_0||.
+
+Beside a known size of rows, a coefficient has no limits if more than half of its variance is shrinkage: mainly the
+prior would say where it is, and where coefficients are not alike it is wrong of the large ones.
 
 Outcomes are assumed to have the same variance about their linear function in all rows.
 
@@ -62,7 +66,9 @@ _NEGLIGIBLE = 1e-9
 _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
-_ENERGY_STEPS = 4
+_ENERGY_STEPS = 8
+# Largest part of a coefficient's variance that shrinkage may be.
+_GUESSED = 0.5
 # The probability below the upper 95% limit, and a relative error of variances far below those that matter.
 _WIDENED, _LEAST_NOISE = 0.975, 1e-3
 
@@ -97,6 +103,9 @@ class Evidence:
     n_rows: float = math.inf  # that the level is a mean of
     bias: FloatArray | None = None  # (l, d, d), covariance of what coefficients may be off besides, as they are
     residual_noise: FloatArray | float = 0.0  # standard error of a released residual variance, as a part of it, (l,)
+    # `spread` is for |lengths @ (coefficients - start)| = 1, (d, d) and (d, l): by default their mean square about 0.
+    lengths: FloatArray | None = None
+    start: FloatArray | None = None
     hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
 
     @property
@@ -129,9 +138,13 @@ class Evidence:
         outcomes = self.xy.shape[1]
         sampling = self.sampling * float(np.trace(self.xx))
         variances = residual_variance / self.outcome_unit**2
+        features = len(self.xx)
+        start = np.zeros_like(self.xy) if self.start is None else self.start
+        lengths = np.eye(features) / math.sqrt(features) if self.lengths is None else self.lengths
         columns = zip(
             directions * (outcomes // len(directions)),
             self.xy.T,
+            (_Distance(self.spread, lengths @ each, lengths) for each in start.T),
             variances,
             np.broadcast_to(self.level, outcomes),
             np.broadcast_to(self.level_noise, outcomes),
@@ -139,8 +152,8 @@ class Evidence:
         )
         laws = []
         biases = np.zeros((outcomes, *self.xx.shape)) if self.bias is None else np.asarray(self.bias)
-        size = len(self.xx) + (self.constant is not None)
-        for (each, column, variance, mean, noise), bias in zip(columns, biases, strict=True):
+        size = features + (self.constant is not None)
+        for (each, column, distance, variance, mean, noise), bias in zip(columns, biases, strict=True):
             if not np.any(each.gains**2):
                 laws.append(Posterior(*np.full((5, size), np.nan)))
                 continue
@@ -148,10 +161,10 @@ class Evidence:
             if self.constant is not None:
                 sampled = float(variance) / self.n_rows if of_population else 0.0
                 constant = _Constant(self.constant, float(mean), float(noise), sampled)
-            law = each.law(column, float(variance), self.spread, sampling, constant, bias, of_population=of_population)
+            law = each.law(column, float(variance), distance, sampling, constant, bias, of_population=of_population)
             laws.append(law.summary(level))
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
-        units = np.ones(len(self.xx)) if self.units is None else np.asarray(self.units, np.float64)
+        units = np.ones(features) if self.units is None else np.asarray(self.units, np.float64)
         if self.constant is not None:
             units = np.append(units, 1.0)
         own = np.reshape(self.outcome_unit, (-1, 1)) / units
@@ -160,7 +173,7 @@ class Evidence:
         if self.hidden is None or not np.any(self.hidden):
             return posterior
         # The intercept has what a hidden feature contributes on average.
-        hidden = np.append(self.hidden, np.ones(size - len(self.xx), np.bool_))
+        hidden = np.append(self.hidden, np.ones(size - features, np.bool_))
         return Posterior(*(np.where(hidden, np.nan, part) for part in posterior))
 
 
@@ -172,6 +185,20 @@ class _Constant(NamedTuple):
     noise: float
     #: Variance of the mean outcome by sampling, which coefficients about the mean row are not correlated with.
     sampled: float
+
+
+class _Distance(NamedTuple):
+    """What noise in X'X counts by: its contribution, and |lengths @ coefficients - start|^2."""
+
+    spread: float
+    start: FloatArray
+    lengths: FloatArray
+
+    def squared(self, vectors: FloatArray, means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Return its expected squares, (m, 1), for means and variances along these vectors, (m, d)."""
+        turned = self.lengths @ vectors
+        apart: FloatArray = np.sum((means @ turned.T - self.start) ** 2, axis=1) + variances @ np.sum(turned**2, axis=0)
+        return apart[:, None]
 
 
 @dataclass(frozen=True)
@@ -200,7 +227,7 @@ class _Directions:
         self,
         xy: FloatArray,
         variance: float,
-        spread: float,
+        distance: _Distance,
         sampling: float,
         constant: _Constant | None,
         bias: FloatArray,
@@ -217,27 +244,31 @@ class _Directions:
         sampled = variance * self.sampled
         tried = self._priors(observed, sampled)
         taus = np.maximum(tried, self.least_signal * variance)[:, None]
-        energy = taus
+        means, variances = np.zeros((len(taus), len(gains))), np.broadcast_to(taus, (len(taus), len(gains)))
         for _ in range(_ENERGY_STEPS):
-            errors = 1.0 + spread * energy + gains**2 * sampling * taus * self.sampled
+            energy = distance.squared(self.vectors, means, variances)
+            errors = 1.0 + distance.spread * energy + gains**2 * sampling * taus * self.sampled
             marginal = errors + gains**2 * (taus + sampled)
             prior, rest = (taus, errors + gains**2 * sampled) if of_population else (taus + sampled, errors)
             means, variances = gains * prior / marginal * observed, prior * rest / marginal
-            energy = np.mean(means**2 + variances, axis=1, keepdims=True)
         # On a geometric grid, the weight of a point of a flat law is its own size.
         logs = -0.5 * np.sum(observed**2 / marginal + np.log(marginal), axis=1) + np.log(tried)
         weights = np.exp(logs - np.max(logs))
         kept = weights > _NEGLIGIBLE
         weights = weights[kept] / np.sum(weights[kept])
-        centers, spreads = means[kept] @ self.vectors.T, np.sqrt(variances[kept] @ (self.vectors**2).T + np.diag(bias))
+        shrunk = ((1.0 - gains**2 * prior / marginal) ** 2 * taus)[kept]
+        centers, squares = means[kept] @ self.vectors.T, (self.vectors**2).T
+        guessed, spreads = shrunk @ squares, np.sqrt(variances[kept] @ squares + np.diag(bias))
         if constant is not None:
-            noise = np.sqrt(
-                variances[kept] @ (constant.weights @ self.vectors) ** 2 + constant.weights @ bias @ constant.weights
-            )
-            noise += constant.noise
+            squares = (constant.weights @ self.vectors) ** 2
+            noise = np.sqrt(variances[kept] @ squares + constant.weights @ bias @ constant.weights) + constant.noise
+            guessed = np.column_stack([guessed, shrunk @ squares])
             centers = np.column_stack([centers, constant.level + centers @ constant.weights])
             spreads = np.column_stack([spreads, np.sqrt(noise**2 + constant.sampled)])
-        return _Mixture(weights, centers, spreads)
+        # A mean of parts, not of squares: few large sizes would decide these.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unknown = (weights @ (guessed / spreads**2) > _GUESSED) & (self.least_signal > 0.0)
+        return _Mixture(weights, centers, spreads, unknown)
 
     def _priors(self, observed: FloatArray, sampled: FloatArray) -> FloatArray:
         """Return the tau^2 that are tried."""
@@ -258,6 +289,7 @@ class _Mixture:
     weights: FloatArray  # (m,)
     centers: FloatArray  # (m, d)
     deviations: FloatArray  # (m, d)
+    unknown: NDArray[np.bool_]  # (d,), of which the law says what was assumed, mostly
 
     def below(self, points: FloatArray) -> FloatArray:
         """Return the probability of less, coefficient by coefficient."""
@@ -283,7 +315,9 @@ class _Mixture:
         # Each side by itself: 1 less the part below 0 would be rounded to 0 or less.
         origin = np.zeros(self.centers.shape[1])
         opposite = np.minimum(self.below(origin), replace(self, centers=-self.centers).below(origin))
-        return Posterior(self.weights @ self.centers, spread, self.quantile(tail), self.quantile(1.0 - tail), opposite)
+        limits = self.quantile(tail), self.quantile(1.0 - tail)
+        parts = self.weights @ self.centers, spread, *limits, opposite
+        return Posterior(*(np.where(self.unknown, np.nan, part) for part in parts))
 
 
 class Textbook(NamedTuple):
