@@ -80,7 +80,7 @@ class CoefficientReports(LinearEstimator):
             (predictions use `coef_` and `intercept_`); ``std_error``, its standard error in all; ``low`` and ``high``;
             ``p_value``, two-sided, for a coefficient of zero in the population: NaN for other targets, without
             sampling; ``std_privacy``, the standard deviation of `coef_` from the privacy noise alone, about the target
-            "ridge", NaN of the intercept. For a feature hidden by noise all others are NaN. For an intercept with unknown
+            "ridge", NaN of the intercept. For a feature hidden by noise others are NaN. For an intercept with unknown
             error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
             public, privacy, level and target of the limits, and ``r_squared`` by outcome, if it is known to a standard
             error of 0.03.
@@ -107,9 +107,9 @@ class CoefficientReports(LinearEstimator):
         60 fits each. The lowest coefficient, of skewed outcomes, had 82%. Limits are 1.1 to 3.4 times as wide as the
         error. A coefficient is NaN if more than half of its variance is what the prior assumes, as noise hides which of
         the features an effect is of: all are in tables of 30 to 40 correlated columns with up to 10,000 people at
-        epsilon 3, and 3 to 32% in tables of five to seven with 1,500 at epsilon 1. A feature without limits in `box_x`, which noise hides beside larger ones,
-        has NaN, and so has the intercept: nothing tells its unit. All
-        errors are NaN if people are too few to distinguish X'X from its noise, or, with weights, the bias of clipping.
+        epsilon 3, and 3 to 32% in tables of five to seven with 1,500 at epsilon 1. A feature without limits in `box_x`,
+        which noise hides beside larger ones, has NaN, and so has the intercept: nothing tells its unit. All errors are
+        NaN if people are too few to distinguish X'X from its noise, or, with weights, the bias of clipping.
 
         All take outcomes to have one variance about their linear function, whatever the features, and rows to be
         independent: with `groups`, "population" is not offered unless `residual_std` is given, and then takes a
