@@ -88,8 +88,6 @@ def _on_a_copy(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def answering(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if "max_weight" in kwargs:
-            raise TypeError(f"{fit.__name__} takes no max_weight: declare it with the estimator's parameters")
         if _ORIGINAL in vars(self):  # the fit of a subclass, which has its copy, calls that of its parent
             return fit(self, *args, **kwargs)
         frozen = object.__new__(type(self))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast import registry
+from dpfast._calls import CLAUSE, entries, explained
 from dpfast._documents import Fact, card, caution, facts, folded, section, shortened
 from dpfast._optional import optional
 from dpfast.ledger import Ledger, Release
@@ -30,14 +30,7 @@ from dpfast.ledger.entries import guarantee_html, guarantee_of, releases_html
 from dpfast.privacy import Privacy
 from dpfast.privacy.guarantee import NEIGHBOURS, plain_words
 
-_ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : [^\n]*)?\n((?:    [^\n]*\n?)+)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"^(\w[\w, ]*)\n    As for every estimator\.$", re.MULTILINE)
-
-
-def entries(docstring: str) -> dict[str, str]:
-    """Return the entry of each name in a docstring, with the line of its type before it."""
-    found = _ENTRY.finditer(inspect.cleandoc(docstring))
-    return {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
 
 
 def spliced(docstring: str, shared: str) -> str:
@@ -50,31 +43,13 @@ def spliced(docstring: str, shared: str) -> str:
     return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
 
 
-_ELSEWHERE = re.compile(r"As for `(\w+)(\.\w+)?`\.")
-_MARKS = re.compile(r" ?\[\d\]_,?|`")
-_CLAUSE = re.compile(r"[.;:](?: |$)")
 _FOUND = ", or have them found within the budget, 'private'"
-
-
-def explained(name: str, docstring: str) -> str:
-    """Return a name's entry in a docstring, in one line; if it names an estimator, return that one's entry."""
-    text = " ".join(entries(docstring).get(name, "").partition("\n")[2].split())
-    elsewhere = _ELSEWHERE.fullmatch(text)
-    if elsewhere and elsewhere[1] in registry.ESTIMATORS:
-        other = registry.estimator(elsewhere[1])
-        return explained(name, (getattr(other, elsewhere[2][1:]) if elsewhere[2] else other).__doc__ or "")
-    return plain(text)
-
-
-def plain(text: str) -> str:
-    """Return text without marks of links, code and references."""
-    return _MARKS.sub("", text)
 
 
 def missing_bound(cls: type, *names: str) -> TypeError:
     """Return the error for an estimator without a bound, or any of several: its meaning, and how to choose it."""
     docstring = cls.__doc__ or ""
-    asked = " or ".join(f"{name} ({_CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
+    asked = " or ".join(f"{name} ({CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
     is_found = any('"private"' in entries(docstring).get(name, "").partition("\n")[0] for name in names)
     return TypeError(
         f"{cls.__name__} needs {asked}. Noise hides the most that one person can add, which public numbers bound: "
@@ -109,7 +84,7 @@ def missing_parameter(cls: type, name: str) -> TypeError:
         return missing_bound(cls, name)
     meaning = explained(name, cls.__doc__ or "")
     how, page = _CHOICES[name]
-    return TypeError(f"{cls.__name__} needs {name} ({_CLAUSE.split(meaning, maxsplit=1)[0]}). {how}. See docs/{page}")
+    return TypeError(f"{cls.__name__} needs {name} ({CLAUSE.split(meaning, maxsplit=1)[0]}). {how}. See docs/{page}")
 
 
 def document(cls: type, shared: str) -> None:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from dpfast import registry
+from dpfast._calls import explained
 from dpfast._optional import LIBRARIES, Library
 from dpfast.estimator.plan import Plan
-from dpfast.estimator.presented import explained
 from dpfast.io.summaries import WRITERS
 from dpfast.jobs.parameters import (
     INTEGER,

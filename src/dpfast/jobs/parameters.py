@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dpfast._arguments import nearest
-from dpfast.estimator.presented import explained, plain
+from dpfast._calls import explained, plain
 
 Schema = dict[str, Any]
 #: Where a value stands in the file: names of tables, and its key.
