@@ -6,6 +6,7 @@ import pickle
 from types import FunctionType
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpfast
@@ -97,7 +98,7 @@ def test_a_parameter_of_the_estimator_in_a_fit_is_told_where_it_belongs():
 
 def test_values_too_many_or_twice_are_told():
     model = dpfast.SyntheticControl(1.0, 1e-6)
-    with pytest.raises(TypeError, match=r"fit takes donors, n_pre, target by position, got 4 values: give the others by name"):
+    with pytest.raises(TypeError, match="fit takes donors, n_pre, target by position, got 4 values: give the"):
         model.fit(np.ones((3, 2)), 1, None, "units_by_periods")
     with pytest.raises(TypeError, match="fit got donors twice"):
         model.fit(np.ones((3, 2)), donors=np.ones((3, 2)), n_pre=1)
@@ -110,3 +111,47 @@ def test_errors_inside_a_call_stay_as_they_are():
 
 def test_public_functions_can_be_pickled():
     assert pickle.loads(pickle.dumps(dpfast.describe)) is dpfast.describe
+
+
+def test_bounds_are_wanted_without_noise_as_units():
+    for call in (
+        lambda: dpfast.MultiOutcomeRidge(float("inf")),
+        lambda: dpfast.MultiOutcomeRidge(float("inf"), bound_y=1.0).fit([[1.0], [2.0]], [1.0, 2.0]),
+        lambda: dpfast.PrivateStandardScaler(epsilon=float("inf")),
+    ):
+        with pytest.raises(TypeError, match="At epsilon = inf they clip nothing, and are the units of losses"):
+            call()
+    with pytest.raises(TypeError, match=r"says how to choose them$"):
+        dpfast.MultiOutcomeRidge(1.0)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "message"),
+    [
+        ([{"observations": [0, 1], "rewards": [0.0, 1.0]}], "dicts and pairs of lists have none; make steps"),
+        ([[{"state": 0, "reward": 0.0}]], "dicts and pairs of lists have none; make steps"),
+        ([([0, 1, 2], [0.0, 0.0, 1.0])], "dicts and pairs of lists have none; make steps"),
+        (pd.DataFrame({"state": [0], "reward": [1.0]}), "a table is no list of episodes: Trajectories.from_frame"),
+    ],
+)
+def test_episodes_of_another_form_are_told_what_is_read(episodes, message):
+    model = dpfast.PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0.0, 1.0))
+    with pytest.raises(TypeError, match=message):
+        model.fit(episodes, states=3)
+    with pytest.raises(TypeError, match=message):
+        dpfast.Trajectories.from_episodes(episodes, 3)
+
+
+def test_tables_that_do_not_fit_are_told_what_does():
+    frame = pd.DataFrame({"age": [20.0, 30.0], "seen": pd.to_datetime(["2024-01-01", "2024-02-01"])})
+    model = dpfast.MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0)
+    with pytest.raises(ValueError, match=r"X must be 2-D.*one column of a table is frame\[\['name'\]\]"):
+        model.fit(frame["age"], frame["age"])
+    with pytest.raises(ValueError, match=r"the target y is None: give outcomes, one for each row of X, second"):
+        model.fit(frame[["age"]])
+    with pytest.raises(ValueError, match=r"^Y contains NaN.*; or leave rows without an outcome out, with adjacency"):
+        model.fit(frame[["age"]], [1.0, np.nan])
+    with pytest.raises(TypeError, match="make days since a public date of dates"):
+        dpfast.describe(frame, {"seen": ("2024-01-01", "2024-12-31")}, 1.0, 1e-6)
+    with pytest.raises(TypeError, match="a number of them is n_states"):
+        dpfast.io.Trajectories.from_episodes([[(0, 1.0)]], states=3)

@@ -30,9 +30,10 @@ class NotFiniteError(ValueError):
 
 def not_finite(name: str) -> NotFiniteError:
     """Return the error of a table with entries that are missing or infinite."""
+    left_out = "; or leave rows without an outcome out, with adjacency='add_remove', which hides how many"
     return NotFiniteError(
         f"{name} contains NaN or infinity: put a public number in their place, or declare it by "
-        "dpfast.io.Number(name, missing=...)"
+        f"dpfast.io.Number(name, missing=...){left_out * (name in ('y', 'Y'))}"
     )
 
 

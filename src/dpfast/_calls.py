@@ -26,8 +26,11 @@ _EXPLAINS = "_explains_calls"
 
 def entries(docstring: str) -> dict[str, str]:
     """Return the entry of each name in a docstring, with the line of its type before it."""
-    found = _ENTRY.finditer(inspect.cleandoc(docstring))
-    return {name: entry.group(0).rstrip("\n") for entry in found for name in entry.group(1).split(", ")}
+    said: dict[str, str] = {}
+    for entry in _ENTRY.finditer(inspect.cleandoc(docstring)):
+        for name in entry.group(1).split(", "):
+            said.setdefault(name, entry.group(0).rstrip("\n"))
+    return said
 
 
 def explained(name: str, docstring: str) -> str:

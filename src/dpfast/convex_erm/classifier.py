@@ -52,7 +52,7 @@ from dpfast.convex_erm.mechanism import (
     lost_share,
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
-from dpfast.estimator.bounded import columns_of
+from dpfast.estimator.bounded import columns_of, missing_outcomes
 from dpfast.estimator.plan import Plan
 from dpfast.io.states import StateEncoder
 from dpfast.io.summaries import Estimates
@@ -763,7 +763,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             signs = partial(_part_in_signs, classes=classes, weights=self._weights(classes))
             return io.open_table(X.mapped(signs, X.n_features, self._n_minimisers))
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            raise missing_outcomes(type(self).__name__)
         io.check_aligned(X=X, y=y)
         outcomes = self._outcomes(_column_of_labels(y), self._declared_classes()).T
         if shares is not None:

@@ -34,6 +34,7 @@ from dpfast.convex_erm.mechanism import (
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
+from dpfast.estimator.linear import explained_shares
 from dpfast.estimator.plan import Plan
 from dpfast.estimator.presented import missing_bound
 from dpfast.privacy import Privacy
@@ -164,7 +165,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     def _check_parameters(self, privacy: Privacy) -> None:
         if self.bound_x is None and self.box_x is None:
-            raise missing_bound(type(self), "box_x", "bound_x")
+            raise missing_bound(type(self), "box_x", "bound_x", epsilon=self.epsilon)
         check.optional(check_bound, "bound_x", self.bound_x)
         if self.box_x is not None:
             _, length = self._bounded_rows(max(side.size for side in check_box(self.box_x)))
@@ -413,9 +414,14 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         if constant > 0.0:
             rows = np.column_stack([rows, np.full(len(rows), constant)])
         coefs = np.array([self._minimiser(rows, column, weights) for column in outcomes])
+        values = [{"coef": coef} for coef in coefs]
+        if isinstance(self._resolved_loss, SquaredLoss):
+            values[0]["r_squared"] = explained_shares(
+                outcomes[0], rows @ coefs[0], has_intercept=self._has_intercept, weights=weights
+            )
         releases = tuple(
-            self._exact_release({"coef": coef}, f"{type(self).__name__}: {name}", states_delta=number == 0)
-            for number, (name, coef) in enumerate(zip(names_of_minimisers(len(coefs)), coefs, strict=True))
+            self._exact_release(one, f"{type(self).__name__}: {name}", states_delta=number == 0)
+            for number, (name, one) in enumerate(zip(names_of_minimisers(len(coefs)), values, strict=True))
         )
         attributes = self._attributes(Linear.split(coefs, constant), self._given_ridge)
         if self.inference:

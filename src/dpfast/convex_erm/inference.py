@@ -198,7 +198,7 @@ class ErrorReports(LinearEstimator):
         table = self._errors_table(level)
         unknown = UNKNOWN + (NOT_CLOSE if self._ratio == "rate_ratio" else "")
         note = unknown if np.isnan(self.estimate_).any() else None
-        header = self._header(level=level, target="population", note=note)
+        header = self._header(level=level, target="population", r_squared=self._exact_r_squared(), note=note)
         return self._tabulated({name: column[None] for name, column in table.items()}, header, names)
 
     @property

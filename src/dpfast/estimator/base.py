@@ -149,7 +149,7 @@ def explains_parameters(cls: Class) -> Class:
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
         for name in needed:
             if name not in kwargs:
-                raise missing_parameter(cls, name)
+                raise missing_parameter(cls, name, args[0] if args else kwargs.get("epsilon"))
         init(self, *args, **kwargs)
 
     cls.__init__ = explaining  # type: ignore[misc]

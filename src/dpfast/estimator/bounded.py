@@ -218,8 +218,16 @@ def open_with_outcomes(caller: str, X: Any, Y: Any, *, may_copy: bool = False) -
     """Open a table with its outcomes in `Y`, or with pairs from X."""
     table = io.open_table(X, Y, may_copy=may_copy)
     if table.n_outcomes == 0:
-        raise ValueError(f"{caller} requires y to be passed, but the target y is None")
+        raise missing_outcomes(caller)
     return table
+
+
+def missing_outcomes(caller: str) -> ValueError:
+    """Return the error of a fit without outcomes; scikit-learn looks for its first words."""
+    return ValueError(
+        f"{caller} requires y to be passed, but the target y is None: give outcomes, one for each row of X, second, "
+        "such as fit(frame[['age']], frame['days'])"
+    )
 
 
 def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False, or_more: bool = False) -> io.Table:

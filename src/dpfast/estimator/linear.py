@@ -43,6 +43,15 @@ Per: TypeAlias = Literal["unit", "range"]
 UNLIKE = 10.0
 
 
+def explained_shares(
+    outcomes: FloatArray, fitted: FloatArray, *, has_intercept: bool, weights: FloatArray | None = None
+) -> FloatArray:
+    """Return R-squared for each outcome; without an intercept of variances about zero."""
+    mean = np.average(outcomes, axis=0, weights=weights) if has_intercept else 0.0
+    rest, total = (np.average(off**2, axis=0, weights=weights) for off in (outcomes - fitted, outcomes - mean))
+    return np.asarray(1.0 - rest / np.maximum(total, np.finfo(np.float64).tiny))
+
+
 class LinearEstimator(PrivateEstimator):
     """An estimator with `coef_` and, if it fits one, `intercept_`."""
 
@@ -88,7 +97,12 @@ class LinearEstimator(PrivateEstimator):
         """Return the columns of `summary`, for files by names of their own."""
         check_is_fitted(self)
         columns = {"estimate": self._coefficients(self.coef_, getattr(self, "intercept_", 0.0))}
-        return self._tabulated(columns, self._header(note=self._note), names)
+        return self._tabulated(columns, self._header(r_squared=self._exact_r_squared(), note=self._note), names)
+
+    def _exact_r_squared(self) -> dict[Any, float] | None:
+        """Return the explained part of outcomes' variance, by name, as a fit of least squares without noise told it."""
+        shares = self.releases_[-1].values.get("r_squared")
+        return None if shares is None else dict(zip(self._sides()[1], np.atleast_1d(shares).tolist(), strict=True))
 
     @property
     def _note(self) -> str | None:

@@ -13,6 +13,7 @@ stacking, calibration, transformed targets and scorers of probabilities slice an
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Iterator, Sequence
 from types import FunctionType
@@ -43,10 +44,11 @@ def spliced(docstring: str, shared: str) -> str:
     return _LEFT_OUT.sub(named, inspect.cleandoc(docstring))
 
 
+_EXACT = ". At epsilon = inf they clip nothing, and are the units of losses and choices: give those of a private fit"
 _FOUND = ", or have them found within the budget, 'private'"
 
 
-def missing_bound(cls: type, *names: str) -> TypeError:
+def missing_bound(cls: type, *names: str, epsilon: object = 1.0) -> TypeError:
     """Return the error for an estimator without a bound, or any of several: its meaning, and how to choose it."""
     docstring = cls.__doc__ or ""
     asked = " or ".join(f"{name} ({CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
@@ -55,6 +57,7 @@ def missing_bound(cls: type, *names: str) -> TypeError:
         f"{cls.__name__} needs {asked}. Noise hides the most that one person can add, which public numbers bound: "
         "declare them from what is known without the table (what the thing can be, an instrument, a rule, published "
         f"figures), never from its rows{_FOUND * is_found}. docs/concepts/bounds.md says how to choose them"
+        f"{_EXACT * (epsilon == math.inf)}"
     )
 
 
@@ -78,10 +81,10 @@ _CHOICES = {
 }
 
 
-def missing_parameter(cls: type, name: str) -> TypeError:
+def missing_parameter(cls: type, name: str, epsilon: object = 1.0) -> TypeError:
     """Return the error for an estimator without a parameter that has no default."""
     if name not in _CHOICES:
-        return missing_bound(cls, name)
+        return missing_bound(cls, name, epsilon=epsilon)
     meaning = explained(name, cls.__doc__ or "")
     how, page = _CHOICES[name]
     return TypeError(f"{cls.__name__} needs {name} ({CLAUSE.split(meaning, maxsplit=1)[0]}). {how}. See docs/{page}")

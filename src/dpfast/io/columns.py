@@ -606,7 +606,7 @@ class Columns:
             if family.name not in ("any", "object", "text" if column.holds == "text" else "number"):
                 raise TypeError(
                     f"column {column.name!r} of {part.label} holds {family.dtype}; declared as "
-                    f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}"
+                    f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}{_DAYS * ('date' in family.dtype)}"
                 )
 
     def _encode_batch(self, batch: Entries, checks: bool) -> tuple[Rows, ColumnBlock | None]:
@@ -665,6 +665,7 @@ class EncodedTable:
 
 
 _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text": "text"}
+_DAYS = "; make days since a public date of dates"
 _MISSING = "column {0!r} has missing entries; declare what stands for them, missing=..."
 
 

@@ -52,7 +52,9 @@ class StateEncoder:
 
     def __init__(self, states: Iterable[Hashable]) -> None:
         if not isinstance(states, Iterable) or getattr(states, "ndim", 1) == 0:
-            raise TypeError(f"states must list all states there are, got {type(states).__name__}")
+            raise TypeError(
+                f"states must list all states there are, got {type(states).__name__}; a number of them is n_states"
+            )
         self.states = tuple(states)
         if not self.states:
             raise ValueError("states must list at least one state, got none")

@@ -380,6 +380,7 @@ class Trajectories:
             raise ValueError(
                 f"states go with lists of episodes and with Minari's: a {type(given).__name__} has its own"
             )
+        sources.check_no_table(given)
         episodes = list(given)
         if episodes and sources.is_episode(episodes[0]) and truncated is None:
             return cls.from_minari(episodes, states=listed)

@@ -6,7 +6,7 @@ whoever has their objects has done so, and pyarrow is imported to read a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
 from typing import Any, NamedTuple, cast
@@ -24,6 +24,11 @@ from dpfast.io.people import numbered_column, people
 from dpfast.io.sources import is_arrow, is_dask, is_frame, is_path
 from dpfast.io.states import Encode, StateEncoder
 
+_NO_STEP = "an episode has a step that is not (state, reward) or (state, action, reward)"
+_NO_STEPS = (
+    "an episode must list its steps, (state, reward) or (state, action, reward): dicts and pairs of lists have none; "
+    "make steps of them by zip, such as list(zip(states, rewards))"
+)
 _NO_REWARD = "an episode has a reward that is not a real number"
 _NO_INTEGER = (
     "an episode has a state that is not an integer: list all states there are in `states` instead of giving n_states"
@@ -85,22 +90,38 @@ def _flat(trajectories: Iterable[tuple[Iterable[int], Iterable[float]]]) -> Flat
 def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEncoder | None) -> Flat:
     """Flatten lists of (state, reward) or (state, action, reward), or Minari's episodes, with their flags."""
     cut: list[bool | None] = []
+    check_no_table(episodes)
 
     def read(episode: Iterable[Sequence[Any]]) -> tuple[Iterable[int], list[float]]:
         values, rewards = [], []
+        if isinstance(episode, Mapping) or _is_of_lists(episode):
+            raise TypeError(_NO_STEPS)
         cut.append(_is_truncated(episode) if is_episode(episode) else None)
         if is_episode(episode):
             rewards = _rewards(episode)
             values = [_named(seen) for seen in _first(cast(Any, episode).observations, len(rewards))]
             episode = ()
         for step in episode:
+            if isinstance(step, Mapping):
+                raise TypeError(_NO_STEPS)
             if not isinstance(step, Sequence | np.ndarray) or len(step) not in (2, 3):
-                raise ValueError("an episode has a step that is not (state, reward) or (state, action, reward)")
+                raise ValueError(_NO_STEP)
             values.append(step[0])
             rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
         return _integers(values) if encoder is None else encoder.codes(values).tolist(), rewards
 
     return _flagged(_flat(map(read, episodes)), cut)
+
+
+def check_no_table(episodes: object) -> None:
+    """Refuse a table in the place of episodes."""
+    if hasattr(episodes, "columns") or getattr(episodes, "ndim", 1) == 2:
+        raise TypeError("a table is no list of episodes: Trajectories.from_frame reads it")
+
+
+def _is_of_lists(episode: object) -> bool:
+    """Whether an episode is a tuple of lists, not a list of steps: each list would be read as a step."""
+    return isinstance(episode, tuple) and bool(episode) and all(isinstance(one, list | np.ndarray) for one in episode)
 
 
 def _integers(values: list[Any]) -> list[int]:

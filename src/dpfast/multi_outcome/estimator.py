@@ -418,7 +418,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if self.bound_x is not None:
             check_radius("bound_x", self.bound_x)
         elif self.box_x is None:
-            raise missing_bound(type(self), "box_x", "bound_x")
+            raise missing_bound(type(self), "box_x", "bound_x", epsilon=self.epsilon)
         if self._has_bounds_each:
             for number, bound in enumerate(check.positives("bound_y", cast("Sequence[float]", self.bound_y))):
                 check_radius(f"bound_y[{number}]", bound)

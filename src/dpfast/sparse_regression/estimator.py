@@ -26,7 +26,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, open_with_outcome, outcomes_of
-from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
+from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names, explained_shares
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
@@ -252,8 +252,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _estimates(self, names: Names = OWN_NAMES) -> Estimates:
         check_is_fitted(self)
         columns = {"estimate": self._coefficients(np.atleast_2d(self.coef_)[:, self.support_], self.intercept_)}
-        note = _UNDECLARED if self._way == "pursuit" and self.bound_x is None and self.box_x is None else None
-        return self._tabulated(columns, self._header(note=note), names, chosen=self.support_)
+        are_clipped = self._way == "pursuit" and self.bound_x is None and not math.isinf(self.privacy_spent_.epsilon)
+        note = _UNDECLARED if are_clipped and self.box_x is None else None
+        header = self._header(r_squared=self._exact_r_squared(), note=note)
+        return self._tabulated(columns, header, names, chosen=self.support_)
 
     @classmethod
     def plan(
@@ -597,7 +599,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         found = lsq_linear(rows[:, support], outcomes, bounds=(-1.0, 1.0), method="bvls", tol=1e-14)
         first, second = self._release_names
         chosen = self._exact_release({"support": support}, first, states_delta=False)
-        releases = chosen, self._exact_release({"coef": np.clip(found.x, -1.0, 1.0)}, second)
+        values = {"coef": np.clip(found.x, -1.0, 1.0)}
+        fitted = rows[:, support] @ values["coef"]
+        values["r_squared"] = explained_shares(outcomes, fitted, has_intercept=False)
+        releases = chosen, self._exact_release(values, second)
         return Solved(releases, _fitted(support, releases[1].values["coef"][:, None], p))
 
     def _pursued_without_noise(self, X: Any, y: Any) -> Solved:
@@ -621,6 +626,8 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             theta = np.linalg.lstsq(rows[:, picked], outcomes)[0]
             left = outcomes - rows[:, picked] @ theta
         values = {"support": np.array(picked), "coef": theta / units[picked, None]}
+        # Both are centred already where there is an intercept.
+        values["r_squared"] = explained_shares(outcomes, outcomes - left, has_intercept=False)
         intercept = None
         if self._has_intercept:
             intercept = values["intercept"] = of_outcomes - mean[picked] @ theta
