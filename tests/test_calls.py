@@ -155,3 +155,15 @@ def test_tables_that_do_not_fit_are_told_what_does():
         dpfast.describe(frame, {"seen": ("2024-01-01", "2024-12-31")}, 1.0, 1e-6)
     with pytest.raises(TypeError, match="a number of them is n_states"):
         dpfast.io.Trajectories.from_episodes([[(0, 1.0)]], states=3)
+
+
+def test_limits_of_a_number_by_position_are_told_by_name():
+    for given in ((18, 90), ((18, 90),)):
+        with pytest.raises((TypeError, ValueError), match="low=18, high=90"):
+            dpfast.io.Number("age", *given)
+
+
+def test_a_panel_the_other_way_round_is_told_its_orientation():
+    donors, target = np.full((5, 12), 0.5), np.full(12, 0.5)
+    with pytest.raises(ValueError, match="donors are rows, or columns with orientation='periods_by_units'"):
+        dpfast.SyntheticControl(1.0, 1e-6).fit(donors.T, 3, target=target)

@@ -341,3 +341,15 @@ def test_an_intercept_is_not_known_beside_a_feature_that_noise_hides():
     told = model.fit(np.column_stack([age, income]), y).summary()
     assert np.isnan(told.loc[["(intercept)", 0]].to_numpy(float)).all()
     assert told.loc[1, "low"] < 3e-4 < told.loc[1, "high"]
+
+
+def test_marginal_effects_of_hidden_features_say_that_noise_hides_them():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1.0, 1.0, (50, 3)), rng.integers(0, 2, 50)
+    model = ObjectivePerturbationClassifier(0.1, 1e-6, box_x=(-1.0, 1.0), classes=[0, 1], inference=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+    for table in (model.marginal_effects(), model.summary()):
+        assert table.attrs["note"].startswith("NaN: noise in the sum of curvatures hides")
+        assert "coef_ has coefficients" in table.attrs["note"]

@@ -474,7 +474,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         mean = getattr(self, "mean_curvature_", np.full(2, np.nan))
         columns = marginal_effects(self.estimate_[chosen], self.covariance_[chosen, chosen], mean, level)
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
-        note = NO_MEAN if np.isnan(mean).any() else UNKNOWN if np.isnan(self.estimate_).any() else None
+        is_hidden = np.isnan(self.estimate_[chosen])
+        note = UNKNOWN if is_hidden.all() else NO_MEAN if np.isnan(mean).any() else UNKNOWN if is_hidden.any() else None
         header = self._header(level=level, target="population", note=note)
         return Estimates({"feature": names}, columns, header).frame()
 

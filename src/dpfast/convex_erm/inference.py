@@ -30,7 +30,10 @@ CONSTANT = 0.25
 #: The default.
 LEVEL = 0.95
 #: What tables say of coefficients without errors.
-UNKNOWN = "NaN: noise in the sum of curvatures hides the directions of these features, so their errors are not known"
+UNKNOWN = (
+    "NaN: noise in the sum of curvatures hides the directions of these features, so their errors are not known "
+    "(coef_ has coefficients without errors): more people or epsilon, or fewer features, show them"
+)
 #: What tables of counts add to it.
 NOT_CLOSE = "; or counts are no more than noise, or steps still long at the last one, so nothing is known of them"
 

@@ -190,12 +190,14 @@ class Number(_Single):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.missing, tuple | list):
+            raise TypeError(f"missing of column {self.name!r} must be a number; limits are low=18, high=90")
         if self.missing != REFUSE and not math.isfinite(check.real(f"missing of column {self.name!r}", self.missing)):
             raise ValueError(f"missing of column {self.name!r} must be 'refuse' or a finite number")
         if (self.low, self.high) == (None, None):
             return
         if self.low is None or self.high is None:
-            raise ValueError(f"low and high of column {self.name!r} go together")
+            raise ValueError(f"low and high of column {self.name!r} go together: Number(name, low=18, high=90)")
         low, high = (check.real(f"{side} of column {self.name!r}", getattr(self, side)) for side in ("low", "high"))
         if not -math.inf < low < high < math.inf:
             raise ValueError(f"low of column {self.name!r} must be below high, and both finite")

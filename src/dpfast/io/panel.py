@@ -298,6 +298,7 @@ def target_rows(
         accepted = " or ".join(f"{length} ({meaning})" for meaning, length in lengths.items())
         raise ValueError(
             f"{name} must have as many periods as the donors, {accepted}{_counting(predictors)}, got shape {rows.shape}"
+            "; donors are rows, or columns with orientation='periods_by_units'"
         )
     if is_frame(target) and periods is not None:
         _check_same_periods(target, periods[: rows.shape[-1]], name)
