@@ -402,7 +402,10 @@ REFUSED = [
         changed(estimator={"kind": "lasso"}),
         r"\[estimator\] kind must be one of .*'multi_outcome_ridge', .*, got 'lasso'",
     ),
-    (changed(estimator={"bound_y": None}), r"\[estimator\] lacks the key 'bound_y'"),
+    (
+        changed(estimator={"bound_y": None}),
+        r"\[estimator\] lacks the key 'bound_y' \(L2 norm of a row.*docs/concepts/bounds.md says",
+    ),
     (changed(estimator={"bound_y": 0.0}), "bound_y must be positive"),
     (changed(estimator={"ridge": "much"}), "ridge must be"),
     (changed(estimator={"fit_intercept": 1}), r"\[estimator\] fit_intercept must be true or false, got an integer"),

@@ -197,7 +197,7 @@ class Number(_Single):
         if (self.low, self.high) == (None, None):
             return
         if self.low is None or self.high is None:
-            raise ValueError(f"low and high of column {self.name!r} go together: Number(name, low=18, high=90)")
+            raise ValueError(f"low and high of column {self.name!r} go together, such as low=18, high=90")
         low, high = (check.real(f"{side} of column {self.name!r}", getattr(self, side)) for side in ("low", "high"))
         if not -math.inf < low < high < math.inf:
             raise ValueError(f"low of column {self.name!r} must be below high, and both finite")

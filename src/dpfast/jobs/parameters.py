@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dpfast._arguments import nearest
-from dpfast._calls import explained, plain
+from dpfast._calls import CLAUSE, explained, plain
 
 Schema = dict[str, Any]
 #: Where a value stands in the file: names of tables, and its key.
@@ -244,7 +244,9 @@ class Table(Values):
             if key.name in value:
                 found[key.name] = key.values.taken((*place, key.name), value[key.name])
             elif key.default is REQUIRED:
-                raise ValueError(f"{section(place)} lacks the key {key.name!r}")
+                meaning = CLAUSE.split(key.says, maxsplit=1)[0]
+                how = "; docs/concepts/bounds.md says how to choose it" * key.name.startswith("bo")
+                raise ValueError(f"{section(place)} lacks the key {key.name!r} ({meaning}){how}")
             elif key.default is not LEFT_OUT:
                 found[key.name] = key.default
         return self.made(place, found)
