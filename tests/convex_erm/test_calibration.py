@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, softmax
 
 from dpfast.convex_erm.calibration import (
     _KNOTS,
@@ -13,6 +13,7 @@ from dpfast.convex_erm.calibration import (
     Classes,
     _mean_log_odds,
     calibrated_log_odds,
+    gaps,
     interpolated,
     limits,
     placed,
@@ -122,9 +123,8 @@ def test_noise_alone_says_next_to_nothing():
 
 
 @pytest.mark.parametrize("rates", [(0.9, 0.07, 0.03), (0.4, 0.35, 0.25)])
-@pytest.mark.parametrize("intercepts", [False, True])
 @pytest.mark.parametrize("spread", [1.5, 0.001])
-def test_classes_share_a_slope_and_have_an_offset_each(rates, intercepts, spread):
+def test_classes_share_a_slope_and_have_an_offset_each(rates, spread):
     """Margins that tell nothing leave every class its rate, also where all rows are in one bin or two."""
     rng = np.random.default_rng(2)
     margins = spread * rng.normal(size=20_000)
@@ -136,12 +136,59 @@ def test_classes_share_a_slope_and_have_an_offset_each(rates, intercepts, spread
     )
     noisy = counts + 30.0 * rng.normal(size=counts.shape)
     classes = of_classes(np.bincount(own), 30.0, None, rng)
-    curves = calibrated_log_odds(noisy, 30.0, placed(edges, 1.0), classes, 0.5, intercepts=intercepts)
+    curves = calibrated_log_odds(noisy, 30.0, placed(edges, 1.0), classes, 0.5)
     assert curves.shape[0] == 4
     assert np.all(np.diff(curves) > 0.0)
     for rate, curve in zip(rates, curves[1:], strict=True):
         found = expit(interpolated((curves[0], curve), np.quantile(margins, [0.1, 0.5, 0.9])))
         np.testing.assert_allclose(found, rate, atol=0.03)
+
+
+def counts_of_gaps(n, several, rng, deviation):
+    """Noisy counts of equally frequent classes, each ahead in its own rows: offsets do not differ."""
+    margins = rng.normal(size=(n, several))
+    own = (margins + rng.gumbel(size=margins.shape)).argmax(axis=1)
+    edges = limits(n, deviation)
+    places = np.searchsorted(edges, gaps(margins), side="right")
+    counts = np.array(
+        [
+            [np.bincount(places[(own == k) == one, k], minlength=len(edges) + 1) for one in (False, True)]
+            for k in range(several)
+        ]
+    )
+    noisy = counts + deviation * rng.normal(size=counts.shape)
+    counted = Classes(np.bincount(own, minlength=several) + deviation * rng.normal(size=several), deviation, n)
+    return margins, own, calibrated_log_odds(noisy, deviation, placed(edges, 1.0), counted, 0.7)
+
+
+@pytest.mark.parametrize(("several", "n", "deviation"), [(4, 600, 50.0), (8, 1_000, 60.0), (10, 4_000, 60.0)])
+def test_noise_in_counts_of_like_classes_hardly_moves_who_is_the_most_probable(several, n, deviation):
+    """Of each class few rows are left beside the noise: all have one offset, and so one curve, nearly."""
+    right, before, losses = [], [], []
+    for seed in range(10):
+        margins, own, (at, *curves) = counts_of_gaps(n, several, np.random.default_rng(seed), deviation)
+        odds = np.column_stack([interpolated((at, one), gap) for one, gap in zip(curves, gaps(margins).T, strict=True)])
+        right.append(np.mean(odds.argmax(axis=1) == own))
+        before.append(np.mean(margins.argmax(axis=1) == own))
+        chances = softmax(log_expit(odds), axis=1)
+        losses.append(-np.mean(np.log(chances[np.arange(n), own])))
+    assert np.mean(right) > np.mean(before) - 0.003
+    assert np.mean(losses) < math.log(several)
+
+
+def test_an_offset_within_its_noise_leaves_the_boundary_of_two_classes():
+    """And one that is beyond moves it: of 40 draws each."""
+    kept = []
+    for offset in (0.0, -2.5):
+        zeros = []
+        for seed in range(40):
+            _, counts, ends, classes = table(500, 0.3, offset, 32.0, seed)
+            curve = calibrated_log_odds(counts[None], 32.0, ends, classes, 0.3)
+            assert np.all(np.diff(curve) > 0.0)
+            zeros.append(zero_of(curve))
+        kept.append(np.mean(np.abs(zeros) < 1e-9))
+    assert kept[0] > 0.35
+    assert kept[1] < 0.2
 
 
 def test_bins_are_as_many_as_people_are_for_them():

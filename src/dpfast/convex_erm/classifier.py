@@ -843,7 +843,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
         counted = cells, noise.deviation, ends / unit, classes, agreement
-        return calibrated_log_odds(*counted, intercepts=self.fit_intercept, unit=unit)
+        return calibrated_log_odds(*counted, unit)
 
     def _counted_rows(self, fit: Minimisers | Descent) -> int | None:
         """Return how many rows are counted, if that is public, and each counts in full."""
