@@ -1,7 +1,6 @@
 """MultiOutcomeRidge with n_subsample: what it refuses, releases, keeps, plans, and how it is saved."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -402,43 +401,6 @@ def test_a_record_with_an_impossible_sample_is_refused(sample):
     record = model().fit(*table()).releases_[0].to_dict()
     with pytest.raises((ValueError, TypeError)):
         Release.from_dict(record | {"sample": sample})
-
-
-def write_job(folder, source, **estimator):
-    keys = {"kind": "multi_outcome_ridge", "bound_x": 1.0, "bound_y": 1.0, "random_state": 3} | estimator
-    lines = ["[input]", source, *(["[features]", 'a = "number"', "[outcomes]", 'b = "number"'] * ("path" in source))]
-    lines += ["[estimator]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
-    lines += ["[privacy]", "epsilon = 1.0", "delta = 1e-6", "[output]", 'folder = "fit"']
-    (folder / "job.toml").write_text("\n".join(lines))
-    return str(folder / "job.toml")
-
-
-def test_a_job_on_arrays_is_the_fit(tmp_path):
-    x, y = table()
-    for name, array in (("x", x), ("y", y)):
-        np.save(tmp_path / f"{name}.npy", array)
-    job = write_job(tmp_path, 'x = "x.npy"\ny = "y.npy"', n_subsample=100)
-    assert main(["fit", job, "--quiet"]) == 0
-    written = MultiOutcomeRidge.load(tmp_path / "fit" / "model.json")
-    assert np.array_equal(written.coef_, model(random_state=3).fit(x, y).coef_)
-    assert "secret sample" in (tmp_path / "fit" / "report.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("source", "size", "words"),
-    [
-        ('path = "table.csv"', 10, r"n_subsample needs a pair of .npy files"),
-        ('x = "x.npy"\ny = "y.npy"', 401, "n_subsample must be at most the number of rows, 400"),
-    ],
-)
-def test_a_job_that_cannot_be_sampled_is_refused_before_it_starts(source, size, words, tmp_path, capsys):
-    x, y = table()
-    for name, array in (("x", x), ("y", y)):
-        np.save(tmp_path / f"{name}.npy", array)
-    pd.DataFrame({"a": x[:, 0], "b": y[:, 0]}).to_csv(tmp_path / "table.csv", index=False)
-    assert main(["fit", write_job(tmp_path, source, n_subsample=size), "--quiet"]) == 2
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "fit").exists()
 
 
 def test_samples_of_all_sizes_are_accepted():
