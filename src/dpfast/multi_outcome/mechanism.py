@@ -138,8 +138,6 @@ class Route:
     ) -> Route:
         """Calibrate every way to sum and return the one whose noise moves the fit least, by public numbers alone."""
         features, outcomes = shape
-        for frame in frames:
-            rounded_bound(frame.radius, features)  # refuses what no grid is for
         least = min(frame.radius for frame in frames)
         # Others cost more in any case, and an L2-Laplace draw has no room for their blocks.
         frames = [frame for frame in frames if frame.radius <= _FARTHEST_FRAME * least]
