@@ -161,6 +161,30 @@ def test_rows_lie_in_their_box_whatever_they_hold(columns, entries):
     assert np.array_equal(bits(alone), bits(x))
 
 
+A, B = (Number(name, low=-1.0, high=1.0) for name in "ab")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Interaction(A, B),
+        Interaction(Polynomial(A, 2), Spline(B, [0.5])),
+        Interaction(A, Category("d", (0, 1), undeclared="zeros", missing=1)),
+        Polynomial(A, 9),
+        Spline(A, [0.0], degree=3),
+        Log(Number("a", low=5e-324, high=1.0)),
+    ],
+    ids=lambda made: made.name,
+)
+def test_entries_too_small_for_products_raise_no_error(made):
+    """Whatever the caller lets NumPy raise: an error would tell that some entry is tiny."""
+    tiny = [5e-324, -5e-324, 1e-200, -1e-200, 1e-160, 0.0, 1.0]
+    frame = pd.DataFrame([(a, b, d) for a in tiny for b in tiny for d in (0, 1)], columns=["a", "b", "d"])
+    with np.errstate(all="raise"):
+        x = Columns([made]).transform(frame).to_numpy()
+    assert np.isfinite(x).all()
+
+
 def test_zeros_are_positive_wherever_they_stand():
     a, b = (Number(name, low=-1.0, high=1.0) for name in "ab")
     entries = [(-0.0, 1.0), (0.0, -1.0), (-0.0, -0.0), (0.0, 0.0), (-1e-320, 1e-320)] * 9
