@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -90,3 +91,53 @@ def test_the_noise_drawn_has_the_calibrated_law(delta, counts):
 def test_a_sum_of_another_shape_is_refused():
     with pytest.raises(ValueError, match="shape"):
         NoisySum.calibrate(Privacy(1.0, 1e-6), 1.0, (3,)).release(FixedPoint.zeros((4,), 0), SeededSource(0), "a sum")
+
+
+WAYS = {
+    "L2": lambda privacy, bound: (NoisySum.calibrate(privacy, bound, (4,)), bound * _of(privacy)),
+    "L1": lambda privacy, bound: (
+        NoisySum.moved_by(privacy, 2.0 * bound, bound, (4,), in_l1=(2.0 * bound, bound)),
+        bound * _of(privacy),
+    ),
+    "counts": lambda privacy, bound: (
+        NoisySum.of_counts(privacy, 1, 4),
+        math.sqrt(_of(privacy)) * (1.0 - 2.0**-50) if privacy.delta else _of(privacy),
+    ),
+    "with a count": lambda privacy, bound: (
+        NoisySum.calibrate(privacy, 1.0, (4,)).with_count(bound, 0.5 * bound),
+        bound * math.sqrt(_of(privacy) ** 2 + 0.25) * (1.0 - 2.0**-50),
+    ),
+}
+
+
+def _of(privacy):
+    return 2.0 if privacy.adjacency == "replace_one" else 1.0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_scale_is_rounded_below_what_the_budget_needs(adjacency, delta, way):
+    """In exact arithmetic: by single precision, or down, half of all scales would be too small."""
+    for epsilon in np.geomspace(0.01, 10.0, 8).tolist():
+        for bound in np.geomspace(1e-3, 1e3, 8).tolist():
+            mechanism, moved = WAYS[way](Privacy(epsilon, delta, adjacency), bound)
+            per_scale = Fraction(mechanism.mu) if delta else Fraction(epsilon)
+            needed = Fraction(moved) / per_scale
+            assert needed <= Fraction(mechanism.scale) <= needed * (1 + Fraction(2) ** -30)
+
+
+@pytest.mark.parametrize("law", ["Gaussian", "L2-Laplace", "Laplace"])
+def test_noise_is_added_to_the_sum_itself_and_rounded_once(law):
+    """Sums have more digits than doubles: rounded before the noise, two neighbours' would be farther apart."""
+    privacy = Privacy(1.0, 1e-6 if law == "Gaussian" else 0.0)
+    in_l1 = (200.0, 100.0) if law == "Laplace" else None
+    mechanism = NoisySum.moved_by(privacy, 200.0, 100.0, (6,), in_l1=in_l1)
+    assert mechanism.law == law
+    exact = [sign * 2**60 + place for sign in (1, -1) for place in (0, 127, 129)]
+    sums = FixedPoint.from_integers(exact, 0)
+    for seed in range(20):
+        alone = mechanism.release(FixedPoint.zeros((6,), 0), SeededSource(seed), "sum").values["sum"]
+        found = mechanism.release(sums, SeededSource(seed), "sum").values["sum"]
+        expected = [float(whole + Fraction(noise)) for whole, noise in zip(exact, alone.tolist(), strict=True)]
+        assert found.tolist() == expected
