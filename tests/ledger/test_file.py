@@ -827,3 +827,19 @@ def test_a_spent_entry_is_not_given_back(path):
         found.give_back()
         assert ledger.spent == UNIT
         assert len(ledger.releases) == 1
+
+
+@pytest.mark.parametrize("random_state", [None, 7])
+def test_a_reservation_is_admitted_in_the_transaction_that_writes_it(path, monkeypatch, random_state):
+    """What another process reserves just before the lock is had counts, and so does its seed."""
+    cost = Privacy(1.0, 1e-6) if random_state is None else Privacy(0.1, 1e-7)
+    one, other = (Ledger(Privacy(1.0, 1e-6), path) for _ in range(2))
+    begin = one._storage.transaction
+
+    def late():
+        other.reserve(cost, random_state=random_state)
+        return begin()
+
+    monkeypatch.setattr(one._storage, "transaction", late)
+    with pytest.raises(ValueError, match=r"asked for|has not seen"):
+        one.reserve(cost, random_state=random_state)

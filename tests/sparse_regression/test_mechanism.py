@@ -38,6 +38,20 @@ def test_top_entries_are_within_their_bound(size):
     np.testing.assert_allclose(norms[~within], math.sqrt(size), rtol=1e-13)
 
 
+@pytest.mark.parametrize("bound_x", [None, 0.7])
+def test_records_rounded_to_their_grid_are_within_the_bounds(bound_x):
+    """Rounding lengthens half of what is clipped: the bounds are on what is summed, not on what was declared."""
+    rng = np.random.default_rng(5)
+    for bound_y in rng.uniform(0.1, 10.0, 40).tolist():
+        bounds = bounds_on_support(2, 2, bound_x, bound_y, None)
+        x = np.array([rng.normal(size=2)])
+        x *= (math.sqrt(2.0) if bound_x is None else bound_x) / np.linalg.norm(x)
+        limit = whole_row_bound(2, 2) if bound_x is None else bound_x
+        sums = statistics.gram(x, np.array([[bound_y]]), bound_x=limit, bound_y=bound_y, sums=True)
+        assert sums.exact_y_sum.to_float64()[0] <= bounds.outcome_bound
+        assert math.sqrt(np.trace(sums.xx)) <= bounds.row_bound
+
+
 def test_rows_that_are_not_finite_stay_refused():
     for value in (math.nan, math.inf):
         with pytest.raises(ValueError, match="X"):
