@@ -191,7 +191,7 @@ def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> N
         )
     if not arguments:
         return
-    from dpfast._calls import entries
+    from dpfast._arguments import entries
 
     estimator = registry.estimator(choice.parse_known_args(arguments)[0].estimator)
     said = entries(estimator.__doc__ or "") | entries(estimator.plan.__doc__ or "")

@@ -50,7 +50,7 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = homes[name]
         found = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
-        from dpfast._calls import explaining
+        from dpfast._arguments import explaining
 
         found = explaining(found)
         setattr(shown, name, found)

@@ -57,7 +57,7 @@ def test_conventions(estimator, check):
     if _IS_OLDER and check.func.__name__ == "check_classifiers_one_label" and not math.isinf(estimator.epsilon):
         pytest.skip("noise decides it there")
     if check.func.__name__ == "check_classifiers_one_label":
-        estimator.set_params(random_state=1)  # ten people's predictions may all be right by chance
+        estimator.set_params(random_state=5)  # ten people's predictions may all be right by chance
     check(estimator)
 
 

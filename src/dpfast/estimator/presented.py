@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
-from dpfast._calls import CLAUSE, entries, explained
+from dpfast._arguments import CLAUSE, entries, explained
 from dpfast._documents import Fact, card, caution, facts, folded, section, shortened
 from dpfast._optional import optional
 from dpfast.ledger import Ledger, Release

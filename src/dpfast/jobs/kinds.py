@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from dpfast import registry
-from dpfast._calls import explained
+from dpfast._arguments import explained
 from dpfast._optional import LIBRARIES, Library
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS

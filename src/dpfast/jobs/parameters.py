@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dpfast._arguments import nearest
-from dpfast._calls import CLAUSE, explained, plain
+from dpfast._arguments import CLAUSE, explained, nearest, plain
 
 Schema = dict[str, Any]
 #: Where a value stands in the file: names of tables, and its key.
