@@ -77,7 +77,6 @@ class Task(Generic[Result]):
         self._is_over = False
         self._end = allocate_lock()
         self._end.acquire()
-        self._process = os.getpid()
 
     def start(self) -> None:
         """Begin the thread."""
@@ -94,14 +93,10 @@ class Task(Generic[Result]):
             self._end.release()
 
     def give_up(self) -> None:
-        """Wait for the call, or see to it that it is never made; a forked child has no thread to wait for."""
+        """Wait for the call, or see to it that it is never made."""
         self._claims.append(False)
-        if self._claims[0] and self.is_here():
+        if self._claims[0]:
             self._wait()
-
-    def is_here(self) -> bool:
-        """Whether this is the process of the thread, and not a forked child."""
-        return self._process == os.getpid()
 
     def result(self) -> Result:
         """Wait for the call, and return or raise what it did."""

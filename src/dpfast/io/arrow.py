@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import LockType, allocate_lock
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -160,9 +159,9 @@ def stream_blocks(stream: ArrowStream, name: str) -> Iterator[Rows]:
 
 
 def parquet_blocks(path: Path, name: str) -> Iterator[Rows]:
-    """Iterate over a Parquet file, every column a number; three batches in memory at a time."""
+    """Iterate over a Parquet file, every column a number; two batches in memory at a time."""
     schema = parquet_schema(path)
-    yield from rows_of((batch.batch for batch, _ in parquet_batches(path, None)), schema, name, is_file=True)
+    yield from rows_of((batch.batch for batch, _ in one_ahead(parquet_batches(path, None))), schema, name)
 
 
 @dataclass(frozen=True)
@@ -325,72 +324,44 @@ def _reading_ahead(
             yield batch, share
 
 
-def rows_of(batches: Iterable[Any], schema: Any, name: str, *, is_file: bool = False) -> Iterator[Rows]:
-    """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows.
-
-    Those of a file are made ahead. Whose thread may ask other tables is not known.
-    """
+def rows_of(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
+    """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
     check_numeric(name, ((field.name, field.type, is_number(field.type)) for field in schema))
     dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
     yield np.empty((0, len(schema)), dtype)
-    blocks = (ColumnBlock(map(numbers_of, batch.columns), dtype) for batch in batches)
-    yield from one_ahead(blocks) if is_file else blocks
+    for batch in batches:
+        yield ColumnBlock(map(numbers_of, batch.columns), dtype)
 
 
 def one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
-    """Iterate while threads make what follows: decoding and summing take turns otherwise."""
-    with _Ahead(items) as ahead:
+    """Iterate while a thread makes the next item: decoding and summing take turns otherwise."""
+    with closing(items), _Ahead(items) as ahead:
         while (item := ahead.take()) is not None:
             yield item
 
 
 class _Ahead(Bracket["_Ahead"]):
-    """The next items, that threads make, one after the other; none is being made when the block is left.
-
-    The one after the next waits for it in a thread already: whoever takes an item may come late, and no thread is left
-    idle, or waiting for longer than an item is made.
-    """
+    """The next item, that a thread makes; none is being made when the block is left."""
 
     def __init__(self, items: Generator[Any, None, None]) -> None:
         super().__init__()
         self._items = items
-        self._is_left = False
-        self._is_made = allocate_lock()  # the last item that is to be made: free once it is
-        self._following = [self._after(), self._after()]
-
-    def _after(self) -> Task[Any]:
-        before, self._is_made = self._is_made, allocate_lock()
-        self._is_made.acquire()
-        return Task(partial(self._make, before, self._is_made))
-
-    def _make(self, before: LockType, is_made: LockType) -> Any:
-        before.acquire()
-        try:
-            return None if self._is_left else next(self._items, None)
-        finally:
-            is_made.release()
+        self._following: Task[Any] = Task(partial(next, items, None))
 
     def take(self) -> Any:
-        """Return the next item, None after the last, and have the second after it made."""
-        if not self._following[0].is_here():
-            raise RuntimeError("the reading was begun by the process that this one was forked from: begin it anew here")
-        item = self._following[0].result()
-        self._following = [*self._following[1:], self._after()]
-        self._following[-1].start()
+        """Return the next item, None after the last, and have the one after it made."""
+        item = self._following.result()
+        self._following = Task(partial(next, self._items, None))
+        self._following.start()
         return item
 
     def _open(self) -> _Ahead:
-        for task in self._following:
-            task.start()
+        self._following.start()
         return self
 
     def _close(self) -> None:
-        self._is_left = True
-        for task in reversed(self._following):
-            task.give_up()
-        if self._following[0].is_here():  # in a forked child they may be at work for ever
-            self._items.close()
+        self._following.give_up()
 
 
 def _without_views(column: Any) -> Any:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._redacted import in_own_words
-from dpfast.io.arrow import ArrowBatch, rows_of
+from dpfast.io.arrow import ArrowBatch, one_ahead, rows_of
 from dpfast.io.sources import arrow_library, check_openable
 from dpfast.kernels.columns import Rows
 
@@ -39,7 +39,7 @@ _CELL = rb'(?:"(?:[^"\r\n]|"")*+"[^,\r\n]*+|(?!")[^,\r\n]*+)'
 
 
 def csv_blocks(path: Path, name: str) -> Iterator[Rows]:
-    """Iterate over a CSV file, every column a number; three blocks in memory at a time."""
+    """Iterate over a CSV file, every column a number; two blocks in memory at a time."""
     names = csv_names(path)
     if any(one in NULL_WORDS or _reads_as_number(one) for one in names):
         # It is somebody's row, and its words are not the caller's.
@@ -47,7 +47,7 @@ def csv_blocks(path: Path, name: str) -> Iterator[Rows]:
     pyarrow = arrow_library(repr(str(path)))
     schema = pyarrow.schema([(column, pyarrow.float64()) for column in names])
     batches = csv_batches(path, dict.fromkeys(names, "number"), declared=False)
-    yield from rows_of((batch.batch for batch, _ in batches), schema, name, is_file=True)
+    yield from rows_of((batch.batch for batch, _ in one_ahead(batches)), schema, name)
 
 
 def csv_names(path: Path) -> list[str]:
