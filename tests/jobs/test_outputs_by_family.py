@@ -1,21 +1,25 @@
 """What every family's jobs say of a fit: the numbers of the estimator itself, by name."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy import special
 
 from dpfast import (
+    MultiOutcomeRidge,
     ObjectivePerturbationClassifier,
     ObjectivePerturbationRegressor,
     PolicyEvaluation,
     SparseRegression,
     SyntheticControl,
     Trajectories,
+    UtilityWarning,
 )
 from dpfast.convex_erm.job import Classifier, Regressor
 from dpfast.datasets import chain_trajectories, synthetic_control_panel
+from dpfast.multi_outcome.job import MultiOutcome
 from dpfast.policy_evaluation.job import Evaluation
 from dpfast.sparse_regression.job import Sparse
 from dpfast.synthetic_control.job import LEVEL, Control
@@ -78,6 +82,25 @@ def test_standard_errors_that_were_paid_for():
     assert ("standard errors", "of 3 of 5 coefficients, as noise hides others") in Classifier().facts(model)
     axes = Classifier().figures(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
     assert "95% limits: noise and sampling" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_the_error_of_a_regression_is_said_to_be_no_smaller_than_it_is():
+    """Also where noise hides most directions of correlated features: there less than a third of it was said."""
+    said, made = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = math.sqrt(0.4) * rng.normal(size=(3_000, 16)) + math.sqrt(0.6) * rng.normal(size=(3_000, 1))
+        theta = 0.05 * rng.normal(size=16)
+        model = MultiOutcomeRidge(1.0, 1e-6, bound_x=12.0, bound_y=4.0, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UtilityWarning)
+            model.fit(x, x @ theta + rng.normal(size=3_000))
+        xx = 0.4 * np.eye(16) + 0.6
+        off = model.coef_[0] - theta
+        said.append(float(dict(MultiOutcome().facts(model))["error as released"].split()[0]))
+        made.append(off @ xx @ off / (theta @ xx @ theta))
+    assert np.median(said) > 0.7 * np.median(made)
+    assert np.median(said) < 1.0
 
 
 def test_a_support_and_its_coefficients():

@@ -27,6 +27,7 @@ from dpfast import (
 )
 from dpfast.privacy import gaussian_delta, gaussian_mu, moment_mu
 from dpfast.solvers import LabelFactor, positive_semidefinite
+from dpfast.solvers.inference import Evidence
 from dpfast.statistics.rows import centred
 
 BOX = (np.array([-1.0, 0.0, 2.0]), np.array([1.0, 3.0, 2.5]))
@@ -546,9 +547,11 @@ def test_nothing_but_released_values_is_kept(adjacency):
     x, y = table()
     fitted = model(adjacency=adjacency, fit_intercept=True).fit(x, y)
     known = {"coef_", "intercept_", "coef_std_", "ridge_", "n_steps_", "releases_", "privacy_spent_"}
-    known |= {"n_features_in_", "residual_std_", "_evidence", "_textbook", "_n_public"}
+    known |= {"n_features_in_", "residual_std_", "_evidence", "_textbook", "_n_public", "_lost"}
     assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome", "_lacks_sums", "_weighs"}
     # Everything is a function of the release: solve again from it.
+    (told,) = fitted._evidence
+    assert fitted._lost == 1.0 / max(Evidence(**told).prominence, 1.0)
     again = pickle.loads(pickle.dumps(fitted.releases_[0]))
     assert set(again.values) == {"xx", "xy", "x", "y"} | ({"n"} if adjacency == "add_remove" else set())
 

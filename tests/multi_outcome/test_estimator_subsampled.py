@@ -95,6 +95,7 @@ def test_no_trace_of_the_sample_stays(monkeypatch):
         "n_features_in_",
         "residual_std_",
         "_evidence",
+        "_lost",
         "_n_public",
         "_textbook",
         "_single_outcome",

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from dpfast.releases.mechanism import release
 from dpfast.releases.people import People
 from dpfast.releases.staged_fit import Fit
 from dpfast.releases.staged_regression import StagedRegression
+from dpfast.solvers.inference import Evidence
 from dpfast.statistics.rows import RowMap
 
 BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
@@ -342,6 +344,20 @@ def test_nothing_is_said_of_coefficients_where_moments_are_not_told_from_their_n
     assert 4 <= unknown <= 11
     many = MultiOutcomeRidge(30.0, 1e-6, bound_x=8.0, bound_y=4.0, fit_intercept=True, random_state=0).fit(x, y)
     assert np.all(np.isfinite(many.summary().loc[0:, "low":"p_value"].to_numpy(float)))
+
+
+def test_noise_in_moments_counts_by_the_distance_from_where_steps_were_taken():
+    """Steps were taken near the coefficients: errors do not follow from how large these are."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, size=(20_000, 5))
+    theta = np.array([1.0, -1.0, 0.5, 0.8, 0.0])
+    one = MultiOutcomeRidge(1.0, 1e-6, bound_x=3.0, bound_y=5.0, fit_intercept=False, random_state=0)
+    told = Evidence(**one.fit(x, x @ theta + rng.normal(size=20_000))._evidence[0])
+    assert np.linalg.norm(told.start - told.xy) < 0.2 * np.linalg.norm(told.xy)
+    laws = [
+        each.posterior(one.residual_std_**2, 0.95, of_population=True) for each in (told, replace(told, start=None))
+    ]
+    assert np.all(laws[0].deviation < 0.9 * laws[1].deviation)
 
 
 def test_few_people_get_a_mean_with_all_that_there_is():

@@ -773,12 +773,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             solution = solution.times(units)
             evidence = tuple(replace(one, outcome_unit=one.outcome_unit * units) for one in evidence)
             variance = None if variance is None else variance * units**2
-        attributes = attributes_of(solution, evidence, found.n_steps, residual_variance=variance)
         error = found.lost
         if error is None:
             # What the best shrinkage loses of a signal that noise was added to.
             error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
-        return Fitted(attributes, error)
+        return Fitted(attributes_of(solution, evidence, found.n_steps, residual_variance=variance, lost=error), error)
 
     @property
     def _penalty(self) -> float | None:

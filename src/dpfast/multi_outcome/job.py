@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpfast.estimator.linear import Names
 from dpfast.jobs.kinds import Kind
 from dpfast.jobs.parameters import Changes
 from dpfast.jobs.rows import RowsForm
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.multi_outcome.reports import LEVEL
-from dpfast.solvers.inference import Evidence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,12 +53,11 @@ class MultiOutcome(Kind):
 
     def facts(self, model: MultiOutcomeRidge) -> list[tuple[str, str]]:
         """Say what was chosen, and how large the error is as the release tells it."""
-        ratio = float(np.mean([Evidence(**told).prominence for told in model._evidence])) if model._evidence else 1.0
         stated = [("penalty used", repr(float(model.ridge_))), ("residual steps", str(model.n_steps_))]
         if model.residual_std_ is not None:
             stated.append(("residual standard deviations", ", ".join(f"{one:.5g}" for one in model.residual_std_)))
         stated.append(("limits are for the target", model._usual_target(model.residual_std_)))
-        stated.append(("error as released", f"{1.0 / max(ratio, 1.0):.2g} of the signal, by the noise beside it"))
+        stated.append(("error as released", f"{model._lost:.2g} of the signal, by the noise beside it"))
         return stated
 
 

@@ -468,9 +468,11 @@ def attributes_of(
     *,
     residual_variance: FloatArray | None = None,
     textbook: Textbook | None = None,
+    lost: float = 0.0,
 ) -> dict[str, Any]:
-    """Return the fitted attributes of a solution and what is known of it."""
+    """Return the fitted attributes of a solution and what is known of it: `lost` is the error as part of the signal."""
     return {
+        "_lost": lost,
         "_evidence": tuple(dict(vars(told)) for told in evidence),
         "_textbook": None if textbook is None else tuple(textbook),
         "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),

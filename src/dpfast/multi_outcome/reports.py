@@ -44,6 +44,7 @@ class CoefficientReports(LinearEstimator):
     n_steps_: int
     #: What released numbers say of the coefficients, by outcome or for all; none where there was no noise.
     _evidence: tuple[dict[str, Any], ...]
+    _lost: float
     #: Least squares, where there was none.
     _textbook: tuple[FloatArray, FloatArray, float] | None
     _single_outcome: bool
@@ -80,10 +81,10 @@ class CoefficientReports(LinearEstimator):
             (predictions use `coef_` and `intercept_`); ``std_error``, its standard error in all; ``low`` and ``high``;
             ``p_value``, two-sided, for a coefficient of zero in the population: NaN for other targets, without
             sampling; ``std_privacy``, the standard deviation of `coef_` from the privacy noise alone, about the target
-            "ridge", NaN of the intercept. For a feature hidden by noise others are NaN. For an intercept with unknown
-            error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it is
-            public, privacy, level and target of the limits, and ``r_squared`` by outcome, if it is known to a standard
-            error of 0.03.
+            "ridge", NaN of the intercept. For a feature hidden by noise all but the last are NaN. For an intercept with
+            unknown error the estimate is `intercept_`. The ``attrs`` hold the lines printed above: estimator, n if it
+            is public, privacy, level and target of the limits, and ``r_squared`` by outcome, if it is known to a
+            standard error of 0.03.
 
         Raises
         ------
