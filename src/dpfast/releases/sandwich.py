@@ -156,10 +156,10 @@ class Weighed:
         margins = RowMap(basis=np.ascontiguousarray(self.theta[:, None]))(rows)[:, 0]
         loss = self.table_loss.loss
         if self.kind == "curvatures":
-            curvatures = GeneralisedLinearLoss.second_derivative(loss, margins, outcomes[:, 0])
+            curvatures = loss.second_derivative(margins, outcomes[:, 0])
             factors = np.sqrt(np.maximum(weights * curvatures, 0.0))
         else:
-            factors = -weights * GeneralisedLinearLoss.derivative(loss, margins, outcomes[:, 0])
+            factors = -weights * loss.derivative(margins, outcomes[:, 0])
         return rows * factors[:, None], None, ids
 
 

@@ -62,8 +62,7 @@ class GeneralisedLinearLoss(ABC):
     converted to float64 and broadcast. The result is float64, of the shape they broadcast to, with an entry for each
     pair: nothing is summed or averaged. Sums over the rows of a table are those of solvers/losses.py.
 
-    A formula is in kernels/generalised_linear.c, which evaluates it by `kind` and `parameters`. Losses with
-    exponentials override it in NumPy, since NumPy's exponential differs from C's in the last bit.
+    A formula is in kernels/generalised_linear.c alone, which evaluates it by `kind` and `parameters`.
 
     Attributes
     ----------
@@ -198,19 +197,6 @@ class LogisticLoss(GeneralisedLinearLoss):
             raise ValueError(f"shift must be at most {_LARGEST_SHIFT:g}, got {shift!r}")
         object.__setattr__(self, "shift", shift)
 
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        return np.asarray(np.abs(y) * np.logaddexp(0.0, self.shift - _margin(z, y)))
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        return np.asarray(-np.asarray(y) * _sigmoid(self.shift - _margin(z, y)))
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        margin = np.asarray(_margin(z, y) - self.shift)
-        return np.asarray(np.abs(y) * (_sigmoid(margin) * _sigmoid(-margin)))
-
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative."""
         return min(1.0, ROUND_UP_ONE / (1.0 + math.exp(-min(reach + self.shift, 700.0))))
@@ -263,31 +249,14 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
             raise ValueError(f"cap must be at least 2**-20 and below 1, the slope of LogisticLoss(), got {cap!r}")
         object.__setattr__(self, "cap", cap)
 
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        margin, below, rest = self._bend(z, y)
-        left, length, start = self._left, self._length, self._start
-        bent = self.cap * below - left * length / 3.0 * (1.0 - rest**3)
-        return np.asarray(np.abs(y) * (np.logaddexp(0.0, -np.maximum(margin, start)) + bent))
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        margin, below, rest = self._bend(z, y)
-        return np.asarray(-np.asarray(y) * np.where(below > 0.0, self.cap - self._left * rest**2, _sigmoid(-margin)))
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        margin, _, rest = self._bend(z, y)
-        outer = np.maximum(margin, self._start)
-        return np.asarray(np.abs(y) * (_sigmoid(outer) * _sigmoid(-outer) * rest))
-
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative: that at the margin -reach."""
         return min(self.cap, float(-self.derivative(-reach, 1.0)) * ROUND_UP_ONE)
 
     def second_derivative_bound(self) -> float:
         """Upper bound on the second derivative."""
-        return 0.25 if self._start <= 0.0 else float(self.second_derivative(self._start, 1.0)) * ROUND_UP_ONE
+        odds = float(np.exp(-max(self._start, 0.0)))
+        return 1.0 / (1.0 + odds) * (odds / (1.0 + odds)) * ROUND_UP_ONE
 
     def parameters(self) -> dict[str, float]:
         """Return the parameters of the kernel besides the kind."""
@@ -298,23 +267,6 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
         """Margin at which the smoothing begins, as a double: it defines the loss exactly."""
         slope = (1.0 - _BENT) * self.cap
         return math.log1p(-slope) - math.log(slope)
-
-    @property
-    def _left(self) -> float:
-        """How far the slope is below the cap where the smoothing begins."""
-        return self.cap - float(_sigmoid(np.asarray(-self._start)))
-
-    @property
-    def _length(self) -> float:
-        """D."""
-        slope = self.cap - self._left
-        return 2.0 * self._left / (slope * (1.0 - slope))
-
-    def _bend(self, z: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Margins, their distances below the start of the smoothing, and the part of its width left below them."""
-        margin = _margin(z, y)
-        below = np.maximum(self._start - margin, 0.0)
-        return margin, below, np.maximum(1.0 - below / self._length, 0.0)
 
 
 @dataclass(frozen=True)
@@ -512,23 +464,6 @@ class PoissonLoss(GeneralisedLinearLoss):
         """Return the loss whose largest rate is `unit` times as large."""
         return PoissonLoss(self.largest * unit)
 
-    def value(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Loss of each prediction."""
-        within, beyond, rest = self._bend(z)
-        left = self._left
-        # The smoothing is 2 left/(largest - left) wide.
-        bent = self.largest * beyond - left * left / (self.largest - left) * (2.0 / 3.0) * (1.0 - rest**3)
-        return np.asarray(np.exp(within) + bent - np.multiply(y, z))
-
-    def derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """First derivative in z."""
-        return np.asarray(self.mean(z) - np.asarray(y))
-
-    def second_derivative(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Second derivative in z."""
-        within, _, rest = self._bend(z)
-        return np.asarray(np.exp(within) * rest + np.zeros(np.shape(y)))
-
     def derivative_bound(self, reach: float, outcome_bound: float = 1.0) -> float:
         """Upper bound on the size of the first derivative: the rate never falls, and counts are 0 or more."""
         least, most = self.mean([-reach, reach])
@@ -540,8 +475,7 @@ class PoissonLoss(GeneralisedLinearLoss):
 
     def mean(self, z: ArrayLike) -> FloatArray:
         """Return the rate that a prediction stands for."""
-        within, beyond, rest = self._bend(z)
-        return np.where(beyond > 0.0, self.largest - self._left * rest**2, np.exp(within))
+        return self.derivative(z, 0.0)
 
     def parameters(self) -> dict[str, float]:
         """Return the parameters of the kernel besides the kind."""
@@ -551,18 +485,6 @@ class PoissonLoss(GeneralisedLinearLoss):
     def _start(self) -> float:
         """Prediction at which the smoothing begins, as a double: it defines the loss exactly."""
         return math.log((1.0 - _BENT) * self.largest)
-
-    @property
-    def _left(self) -> float:
-        """How far the rate is below the largest where the smoothing begins."""
-        return self.largest - math.exp(self._start)
-
-    def _bend(self, z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Predictions up to the start of the smoothing, their distances beyond it, and the part of its width left."""
-        predictions = np.asarray(z, dtype=np.float64)
-        beyond = np.maximum(predictions - self._start, 0.0)
-        length = 2.0 * self._left / (self.largest - self._left)
-        return np.minimum(predictions, self._start), beyond, np.maximum(1.0 - beyond / length, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -716,17 +638,6 @@ class CallableLoss(GeneralisedLinearLoss):
                 between <= self.curvature_bound * gaps * slack + rounding,
                 "curvature must keep to curvature_bound: the slope grows faster",
             )
-
-
-def _margin(z: ArrayLike, y: ArrayLike) -> FloatArray:
-    """Return predictions, times the signs of outcomes."""
-    return np.asarray(np.multiply(np.sign(y), z), dtype=np.float64)
-
-
-def _sigmoid(x: FloatArray) -> FloatArray:
-    """Return 1/(1 + exp(-x)) to full relative accuracy on both sides."""
-    small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0.0, 1.0, small) / (1.0 + small))
 
 
 def _parameter(name: str, value: object, least: float = 2.0**-100) -> float:
