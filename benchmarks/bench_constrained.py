@@ -8,20 +8,17 @@ import statistics
 
 import numpy as np
 from scipy import optimize
-from sklearn.linear_model import Lasso as SklearnLasso
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.timing import median_ratio, seconds, sized
 from dpfast.solvers import (
     Box,
-    FactorMatrix,
     GeneralisedLinear,
     L1Ball,
     L2Ball,
-    Lasso,
     LogisticLoss,
     Ridge,
-    minimise_quadratic,
+    minimise_factored,
     minimise_smooth,
 )
 
@@ -67,11 +64,11 @@ class SyntheticControlWeights:
         self.x, self.vector, self.ridge, self.smoothness = donors(*size, noise)
 
     def solve(self):
-        return minimise_quadratic(
-            FactorMatrix(self.x, self.ridge),
+        return minimise_factored(
+            self.x,
+            self.ridge,
             self.vector,
             constraint=L1Ball(1.0),
-            strong_convexity=self.ridge,
             smoothness=self.smoothness,
             tolerance=1e-9,
         )
@@ -88,7 +85,7 @@ class SyntheticControlWeights:
 
 
 class Dense:
-    params = ([20, 200], ["l1", "l2", "box", "lasso"])
+    params = ([20, 200], ["l1", "l2", "box"])
     param_names = ("n", "problem")
 
     def setup(self, n, problem):
@@ -98,27 +95,21 @@ class Dense:
         self.matrix, self.vector = self.rows.T @ self.rows + np.eye(n), -self.rows.T @ self.outcome
         self.matrix = (self.matrix + self.matrix.T) / 2
         self.smoothness = 1.001 * float(np.linalg.norm(self.matrix, 2))
-        self.constraint = {"l1": L1Ball(1.0), "l2": L2Ball(1.0), "box": Box(0.3), "lasso": None}[problem]
-        self.penalty = Lasso(0.1 * float(np.abs(self.vector).max())) if problem == "lasso" else None
+        self.constraint = {"l1": L1Ball(1.0), "l2": L2Ball(1.0), "box": Box(0.3)}[problem]
+        self.factor = np.ascontiguousarray(self.rows.T / np.sqrt(2.0))
 
     def solve(self):
-        return minimise_quadratic(
-            self.matrix,
+        return minimise_factored(
+            self.factor,
+            1.0,
             self.vector,
             constraint=self.constraint,
-            penalty=self.penalty,
-            strong_convexity=0.999,
             smoothness=self.smoothness,
             tolerance=1e-9,
         )
 
     def theirs(self, problem):
         n = len(self.vector)
-        if problem == "lasso":
-            # Rows of ones on the diagonal carry the ridge; scikit-learn divides the loss by the number of rows.
-            rows, outcome = np.vstack([self.rows, np.eye(n)]), np.concatenate([self.outcome, np.zeros(n)])
-            model = SklearnLasso(self.penalty.l1 / len(rows), fit_intercept=False, tol=1e-12, max_iter=100_000)
-            return model.fit(rows, outcome).coef_
         if problem == "box":
             factor = np.linalg.cholesky(self.matrix).T
             target = np.linalg.solve(factor.T, -self.vector)

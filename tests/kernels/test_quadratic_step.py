@@ -7,7 +7,7 @@ from reference import constrained as reference
 from reference.projections import exactly_onto_l1_ball
 
 from dpfast.kernels.descent import QuadraticSteps
-from dpfast.solvers import Box, L1Ball, L2Ball, Lasso
+from dpfast.solvers import Box, L1Ball, L2Ball
 from dpfast.solvers.constraints import QuadraticBounds
 
 UNIT = 2.0**-53
@@ -83,7 +83,7 @@ def bounds_of(problem):
         "whole_space": L2Ball(10.0),
     }[name]
     k = 0 if transposed is None else array.shape[1]
-    return QuadraticBounds.of(len(linear), k, constraint, Lasso(weight), 0.25, 1.0 / step)
+    return QuadraticBounds.of(len(linear), k, constraint, weight, 0.25, 1.0 / step)
 
 
 @pytest.mark.parametrize("k", [0, 3, 20])

@@ -8,9 +8,25 @@ from itertools import product
 import mpmath as mp
 import numpy as np
 
+from dpfast._threads import single_threaded_blas
 from dpfast.solvers import Box, L1Ball, L2Ball
+from dpfast.solvers.constraints import QuadraticBounds
+from dpfast.solvers.quadratic import QuadraticProblem
 
 DIGITS = 400  # differences of squares beside vectors of 1e120, and then some
+
+
+def minimised(matrix, vector, *, constraint, penalty=None, strong_convexity, smoothness, tolerance=None):
+    """Minimise a dense quadratic by the method of models of smooth problems, certified as factored ones are.
+
+    By default to the smallest tolerance that can be promised.
+    """
+    l1, l2 = (0.0, 0.0) if penalty is None else (penalty.l1, penalty.l2)
+    array, linear = np.ascontiguousarray(matrix, np.float64), np.array(vector, np.float64)
+    bounds = QuadraticBounds.of(len(linear), 0, constraint, l1, strong_convexity + l2, smoothness + l2)
+    problem = QuadraticProblem(array, None, l2, linear, l1, constraint, bounds)
+    with single_threaded_blas():
+        return problem.minimiser(bounds.smallest_tolerance() if tolerance is None else tolerance)
 
 
 def exact_minimiser(matrix, vector, constraint=None, l1=0.0, l2=0.0):

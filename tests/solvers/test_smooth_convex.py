@@ -3,6 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
+from reference import constrained as reference
 from scipy import optimize
 
 from dpfast.solvers import (
@@ -21,7 +22,6 @@ from dpfast.solvers import (
     SmoothedQuantile,
     SquaredLoss,
     constraints,
-    minimise_quadratic,
     minimise_smooth,
     quadratic,
     smallest_smooth_tolerance,
@@ -123,8 +123,8 @@ def test_squared_loss_is_a_quadratic(constraint):
     matrix = (matrix + matrix.T) / 2
     for penalty in PENALTIES.values():
         ours = minimise_smooth(function, constraint=constraint, penalty=penalty, tolerance=1e-12, **reach(constraint))
-        quadratic = minimise_quadratic(
-            matrix + 1e-3 * np.eye(3), -rows.T @ y, constraint=constraint,
+        quadratic = reference.minimised(
+            matrix + 1e-3 * np.eye(3), -rows.T @ y, constraint=constraint or L2Ball(100.0),
             penalty=ElasticNet(penalty.l1, penalty.l2 - 1e-3), strong_convexity=1e-3, smoothness=41.0, tolerance=1e-10,
         )  # fmt: skip
         np.testing.assert_allclose(ours.x, quadratic.x, atol=1e-10)

@@ -29,9 +29,7 @@ from dpfast.solvers.losses import SquaredLoss as SquaredLoss
 from dpfast.solvers.projection import LabelFactor as LabelFactor
 from dpfast.solvers.projection import quadratic_over_ball as quadratic_over_ball
 from dpfast.solvers.projection import quadratic_over_sphere as quadratic_over_sphere
-from dpfast.solvers.quadratic import FactorMatrix as FactorMatrix
-from dpfast.solvers.quadratic import minimise_quadratic as minimise_quadratic
-from dpfast.solvers.quadratic import smallest_quadratic_tolerance as smallest_quadratic_tolerance
+from dpfast.solvers.quadratic import minimise_factored as minimise_factored
 from dpfast.solvers.ridge import DenoisedMoments as DenoisedMoments
 from dpfast.solvers.ridge import MomentNoise as MomentNoise
 from dpfast.solvers.ridge import NoisyMoments as NoisyMoments

@@ -479,26 +479,14 @@ class QuadraticBounds(ProximalBounds):
         cls,
         n: int,
         n_columns: int,
-        constraint: Constraint | None,
-        penalty: ElasticNet | None,
+        constraint: Constraint,
+        weight: float,
         strong_convexity: float,
         smoothness: float,
     ) -> QuadraticBounds:
-        """Bounds of a problem of these constants, which are checked; in units of ||v||/m without a constraint."""
-        if penalty is not None and not isinstance(penalty, ElasticNet):
-            raise TypeError(
-                f"penalty must be Lasso, ElasticNet, Ridge or None for a quadratic, got {type(penalty).__name__}: "
-                "minimise_smooth takes any proximable penalty"
-            )
-        constraint = checked_constraint(constraint, n)
-        low, high = conditioned(
-            in_range("strong_convexity", strong_convexity),
-            in_range("smoothness", smoothness),
-            0.0 if penalty is None else penalty.l2,
-        )
-        norm = 1.0 if constraint is None else constraint.norm_bound(n)
-        # In units of ||v||/m, a weight above m has the minimiser 0.
-        weight = low if constraint is None else 0.0 if penalty is None else penalty.l1
+        """Bounds of a problem of these constants; ValueError if they are too far apart."""
+        low, high = conditioned(in_range("diagonal", strong_convexity), in_range("smoothness", smoothness), 0.0)
+        norm = constraint.norm_bound(n)
         return cls(n, low, high, norm, weight, high * norm * ROUND_UP, n_columns)
 
     def gradient_error(self, norm: float, linear: float) -> float:
@@ -534,11 +522,11 @@ def checked_linear(name: str, linear: ArrayLike) -> FloatArray:
     return vector
 
 
-def attainable(function: str, tolerance: float, bounds: ProximalBounds) -> float:
-    """Return a tolerance that can be promised; `function` determines its least value."""
+def attainable(tolerance: float, bounds: ProximalBounds) -> float:
+    """Return a tolerance that can be promised."""
     number, smallest = in_range("tolerance", tolerance), bounds.smallest_tolerance()
     if number < smallest:
-        raise ValueError(f"tolerance must be at least {smallest:.3g} for these constants ({function}), got {number!r}")
+        raise ValueError(f"tolerance must be at least {smallest:.3g} for these constants, got {number!r}")
     return number
 
 

@@ -27,12 +27,9 @@ from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels import descent as kernel
 from dpfast.solvers.constraints import (
-    LARGEST,
-    ROUND_UP,
     Box,
     Certificate,
     Constraint,
-    ElasticNet,
     L1Ball,
     L2Ball,
     Minimiser,
@@ -41,7 +38,6 @@ from dpfast.solvers.constraints import (
     attainable,
     checked_linear,
     exact_product,
-    exact_sum,
     finite_array,
     in_two_rows,
     normalised,
@@ -50,116 +46,40 @@ from dpfast.solvers.constraints import (
 from dpfast.solvers.projection import ball_multiplier
 
 
-@dataclass(frozen=True, eq=False)
-class FactorMatrix:
-    """The matrix 2 F F' + diagonal I, never formed; F of shape (n, k), diagonal at least 0."""
-
-    factor: FloatArray
-    diagonal: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", finite_array("factor", self.factor, (2,)))
-        diagonal = float(finite_array("diagonal", self.diagonal, (0,)))
-        if not 0.0 <= diagonal <= LARGEST:
-            raise ValueError(f"diagonal must lie between 0 and 2**200, got {diagonal!r}")
-        object.__setattr__(self, "diagonal", diagonal)
-
-
-def minimise_quadratic(
-    matrix: ArrayLike | FactorMatrix,
+def minimise_factored(
+    factor: ArrayLike,
+    diagonal: float,
     vector: ArrayLike,
     *,
-    constraint: Constraint | None = None,
-    penalty: ElasticNet | None = None,
-    strong_convexity: float,
+    constraint: Constraint,
     smoothness: float,
     tolerance: float,
 ) -> Minimiser:
-    """Minimise x'Ax/2 + v'x + penalty(x) over a convex set, to within a proved distance of the minimiser.
+    """Minimise x'Ax/2 + v'x over a convex set, to within a proved distance of the minimiser; A is 2 F F' + diagonal I.
 
-    A is symmetric, with strong_convexity I <= A <= smoothness I for the matrix of floats passed, both from 2**-200 to
-    2**200. This is not verified, and the promise holds only if it is true. If privacy relies on the tolerance, compute
-    both constants from public numbers. Entries of v go up to 2**400 in size.
+    A is never formed; F is of shape (n, k). The diagonal, and `smoothness`, lie between 2**-200 and 2**200, and A <=
+    smoothness I for the floats passed. This is not verified, and the promise holds only if it is true. If privacy
+    relies on the tolerance, compute both from public numbers. Entries of v go up to 2**400 in size.
 
-    The tolerance is the largest distance from the minimiser, in the L2 norm, at least `smallest_quadratic_tolerance`.
-    Without a constraint the minimiser may be of any size, and the tolerance is a fraction of ||v||/strong_convexity,
-    the largest possible norm. How long it takes depends on the problem; how close it comes does not. Apart from
-    finiteness, symmetry and the range of v no error depends on the entries of A and v.
+    The tolerance is the largest distance from the minimiser, in the L2 norm: at least some 1e-15 of the largest norm of
+    a point of the set, unless smoothness/diagonal is above 1e9 or so. How long it takes depends on the problem; how
+    close it comes does not. Apart from finiteness and the range of v no error depends on the entries of F and v.
 
     Examples
     --------
-    >>> from dpfast.solvers import Box, minimise_quadratic
-    >>> constants = {"strong_convexity": 1.0, "smoothness": 3.0, "tolerance": 1e-12}
-    >>> minimise_quadratic([[2.0, 1.0], [1.0, 2.0]], [-3.0, 0.0], constraint=Box(1.0), **constants).x
-    array([ 1. , -0.5])
+    >>> from dpfast.solvers import Box, minimise_factored
+    >>> constants = {"constraint": Box(1.0), "smoothness": 5.0, "tolerance": 1e-12}
+    >>> minimise_factored([[1.0], [1.0]], 1.0, [-5.0, 0.0], **constants).x.round(12)
+    array([ 1.        , -0.66666667])
     """
-    linear = checked_linear("vector", vector)
-    factored = matrix if isinstance(matrix, FactorMatrix) else None
-    array = factored.factor if factored is not None else finite_array("matrix", matrix, (2,))
-    n = len(linear)
-    if array.shape[0] != n or (factored is None and array.shape[1] != n):
-        raise ValueError(f"matrix and vector must have one size, got shapes {array.shape} and {linear.shape}")
-    if factored is None and not np.array_equal(array, array.T):
-        raise ValueError("matrix must be symmetric")
-    transposed, n_columns = (None, 0) if factored is None else (np.ascontiguousarray(array.T), array.shape[1])
-    bounds = QuadraticBounds.of(n, n_columns, constraint, penalty, strong_convexity, smoothness)
-    l1, l2 = (0.0, 0.0) if penalty is None else (penalty.l1, penalty.l2)
-    diagonal, rest = exact_sum(0.0 if factored is None else factored.diagonal, l2)
-    problem = QuadraticProblem(
-        array=array,
-        transposed=transposed,
-        diagonal=diagonal,
-        diagonal_rest=rest,
-        linear=linear,
-        weight=l1,
-        constraint=constraint,
-        bounds=bounds,
-    )
-    tolerance = attainable("smallest_quadratic_tolerance", tolerance, bounds)
+    array, linear = finite_array("factor", factor, (2,)), checked_linear("vector", vector)
+    if len(array) != len(linear):
+        raise ValueError(f"factor and vector must have one length, got shapes {array.shape} and {linear.shape}")
+    bounds = QuadraticBounds.of(len(array), array.shape[1], constraint, 0.0, diagonal, smoothness)
+    problem = QuadraticProblem(array, np.ascontiguousarray(array.T), diagonal, linear, 0.0, constraint, bounds)
+    tolerance = attainable(tolerance, bounds)
     with single_threaded_blas():
-        if constraint is None:
-            return _minimise_in_whole_space(problem, tolerance)
-        linear, ridge, bounds = reduced_linear(bounds, constraint, linear)
-        return _minimise(replace(problem, linear=linear, diagonal=problem.diagonal + ridge, bounds=bounds), tolerance)
-
-
-def smallest_quadratic_tolerance(
-    n: int,
-    *,
-    n_columns: int = 0,
-    constraint: Constraint | None = None,
-    penalty: ElasticNet | None = None,
-    strong_convexity: float,
-    smoothness: float,
-) -> float:
-    """Return the smallest tolerance that `minimise_quadratic` promises to meet for every problem of these constants.
-
-    Some 1e-15 of the largest norm of a point of the set, unless smoothness/strong_convexity is above 1e9 or so;
-    `n_columns` are those of the factor of a `FactorMatrix`.
-    """
-    bounds = QuadraticBounds.of(n, n_columns, constraint, penalty, strong_convexity, smoothness)
-    return bounds.smallest_tolerance()
-
-
-def _minimise_in_whole_space(problem: QuadraticProblem, tolerance: float) -> Minimiser:
-    """Minimise over the ball of radius ||v||/m, which holds the minimiser; in units of its radius, a power of two."""
-    largest = float(np.abs(problem.linear).max())
-    if largest <= problem.weight:
-        return Minimiser(np.zeros_like(problem.linear), 0.0)
-    exponent = math.frexp(largest / problem.bounds.strong_convexity)[1]
-    linear, weight = np.ldexp(problem.linear, -exponent), math.ldexp(problem.weight, -exponent)
-    radius = float(linalg.norm(linear)) / problem.bounds.strong_convexity * ROUND_UP
-    image = problem.bounds.smoothness * radius * ROUND_UP
-    bounds = replace(problem.bounds, norm=radius, weight=weight, image=image)
-    scaled = replace(problem, linear=linear, weight=weight, bounds=bounds, constraint=L2Ball(radius))
-    found = _minimise(scaled, tolerance * radius / ROUND_UP**2)
-    return Minimiser(np.ldexp(found.x, exponent), math.ldexp(found.distance_bound, exponent))
-
-
-def _minimise(problem: QuadraticProblem, tolerance: float) -> Minimiser:
-    certificate = Certificate(problem.steps(), problem.bounds, problem.linear)
-    face_at = partial(Face, problem)
-    return certificate.minimiser(((guess, face_at) for guess in guesses(problem)), problem.start(), tolerance)
+        return problem.minimiser(tolerance)
 
 
 # Between attempts of the Newton method: lengths of bursts of accelerated steps.
@@ -174,13 +94,19 @@ class QuadraticProblem:
     array: FloatArray
     transposed: FloatArray | None
     diagonal: float
-    diagonal_rest: float
     linear: FloatArray
     weight: float
-    constraint: Constraint | None
+    constraint: Constraint
     bounds: ProximalBounds
     _last_system: dict[bytes, _System] = field(default_factory=dict, init=False)
     _last_step: list[Any] = field(default_factory=list, init=False)
+
+    def minimiser(self, tolerance: float) -> Minimiser:
+        """Return the minimiser of a problem that is not only a model, to within a tolerance that can be promised."""
+        linear, ridge, bounds = reduced_linear(self.bounds, self.constraint, self.linear)
+        problem = replace(self, linear=linear, diagonal=self.diagonal + ridge, bounds=bounds)
+        certificate, face_at = Certificate(problem.steps(), bounds, linear), partial(Face, problem)
+        return certificate.minimiser(((guess, face_at) for guess in guesses(problem)), problem.start(), tolerance)
 
     def steps(self) -> kernel.QuadraticSteps:
         """Return steps of the declared length in twice the precision."""
@@ -188,14 +114,13 @@ class QuadraticProblem:
             self.array,
             self.transposed,
             self.linear,
-            diagonal=(self.diagonal, self.diagonal_rest),
+            diagonal=(self.diagonal, 0.0),
             **step_arguments(self.constraint, self.weight, self.bounds),
         )
 
     def start(self) -> FloatArray:
         """Point of the set."""
-        origin = np.zeros(len(self.linear))
-        return origin if self.constraint is None else self.constraint.project(origin)
+        return self.constraint.project(np.zeros(len(self.linear)))
 
     def product(self, x: FloatArray) -> FloatArray:
         """Ax."""
@@ -229,7 +154,7 @@ class QuadraticProblem:
             moved = np.sign(moved) * np.maximum(np.abs(moved) - step * self.weight, 0.0)
         if not np.isfinite(moved).all():
             raise linalg.LinAlgError("a system was solved by numbers beyond the range of floats")
-        projected = moved if self.constraint is None else self.constraint.project(moved)
+        projected = self.constraint.project(moved)
         self._last_step[:] = x, step, moved, projected
         return moved, projected
 
@@ -249,7 +174,7 @@ def step_arguments(constraint: Constraint | None, weight: float, bounds: Proxima
 
 def guesses(problem: QuadraticProblem) -> Iterator[FloatArray]:
     """Yield points at which the Newton method, from ever better starts, ends or is given up."""
-    if problem.weight == 0.0 and (problem.constraint is None or isinstance(problem.constraint, L2Ball)):
+    if problem.weight == 0.0 and isinstance(problem.constraint, L2Ball):
         # There are two faces, and any step tells them apart.
         yield _undamped(problem, problem.start(), problem.bounds.step)
     step = 1.0 / _estimated_smoothness(problem)
@@ -383,7 +308,7 @@ class Face:
         x = start + part * (end - start)
         if isinstance(self._problem.constraint, L1Ball) or self._problem.weight > 0.0:
             x[start * x < 0.0] = 0.0
-        return x if self._problem.constraint is None else self._problem.constraint.project(x)
+        return self._problem.constraint.project(x)
 
     def _solver(self) -> _System:
         return self._problem.system(self._free)

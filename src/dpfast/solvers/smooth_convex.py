@@ -128,7 +128,7 @@ def minimise_smooth(
     problem = _Problem.of(function, constraint, penalty, reach, ridge)
     origin = np.zeros(function.n)
     vector = _of_length("linear", function.n, checked_linear("linear", origin if linear is None else linear))
-    tolerance = attainable("smallest_smooth_tolerance", tolerance, problem.bounds)
+    tolerance = attainable(tolerance, problem.bounds)
     bounds, ridge, constraint = problem.bounds, problem.ridge, problem.constraint
     if constraint is not None:
         vector, multiplier, bounds = reduced_linear(bounds, constraint, vector)
@@ -328,17 +328,10 @@ class _Steps:
         self, x: FloatArray, gradient: FloatArray, hessian: FloatArray, before: QuadraticProblem | None
     ) -> QuadraticProblem:
         """Return the quadratic model at x, the ridge on its diagonal; of one matrix it is factored once."""
-        problem = self._problem
-        model = QuadraticProblem(
-            array=hessian,
-            transposed=None,
-            diagonal=self._ridge,
-            diagonal_rest=0.0,
-            linear=gradient - hessian @ x - self._ridge * x,
-            weight=problem.weight,
-            constraint=problem.constraint,
-            bounds=self._bounds,
-        )
+        weight, constraint, ridge = self._problem.weight, self._problem.constraint, self._ridge
+        assert constraint is not None
+        linear = gradient - hessian @ x - ridge * x
+        model = QuadraticProblem(hessian, None, ridge, linear, weight, constraint, self._bounds)
         if before is not None and np.array_equal(before.array, hessian):
             model.take_system(before)
         return model

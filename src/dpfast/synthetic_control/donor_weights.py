@@ -63,7 +63,7 @@ from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw, draw_columns
 from dpfast.releases.objective_bounds import draw_perturbation, perturbation_rounding
 from dpfast.solvers import L1Ball
-from dpfast.solvers.quadratic import FactorMatrix, minimise_quadratic
+from dpfast.solvers.quadratic import minimise_factored
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 _UNIT = 2.0**-53
@@ -369,11 +369,11 @@ class DonorObjectivePerturbation(DonorMechanism):
         """
         with single_threaded_blas():
             correlation = panel.pre @ panel.target
-        found = minimise_quadratic(
-            FactorMatrix(panel.pre, self.ridge),
+        found = minimise_factored(
+            panel.pre,
+            self.ridge,
             perturbation - 2.0 * correlation,
             constraint=L1Ball(1.0),
-            strong_convexity=self.ridge,
             smoothness=self.ridge + 2.0 * self.bounds.n_donors * self.bounds.row_pre**2,
             tolerance=0.5 * self.tolerance,
         )
