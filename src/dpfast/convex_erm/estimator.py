@@ -68,7 +68,7 @@ from dpfast.solvers import (
     SquaredLoss,
 )
 from dpfast.solvers.constraints import Constraint
-from dpfast.solvers.sandwich import Errors
+from dpfast.solvers.inference import Errors
 from dpfast.solvers.smooth_convex import minimise_convex
 from dpfast.statistics.rows import RowMap, bounded_rows, check_box, public_rows
 

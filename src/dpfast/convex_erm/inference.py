@@ -17,7 +17,7 @@ from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Mechanism, Stages, within
 from dpfast.releases.sandwich import Sandwich
-from dpfast.solvers.sandwich import Errors
+from dpfast.solvers.inference import Errors
 from dpfast.statistics.rows import RowMap
 
 if TYPE_CHECKING:

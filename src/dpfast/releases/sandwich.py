@@ -2,7 +2,7 @@
 
 Let theta be coefficients released before. A person has a row x of length L at most, a constant feature included, and an
 outcome y. Their score s is minus the loss's derivative in x'theta, and their curvature w is its second derivative. In
-every step two sums are released: of (sqrt(w) x)(sqrt(w) x)', and, jointly, of (s x)(s x)' and s x (solvers/sandwich.py
+every step two sums are released: of (sqrt(w) x)(sqrt(w) x)', and, jointly, of (s x)(s x)' and s x (solvers/inference.py
 describes their use).
 
 A row that has a weight, a share v of at most 1, has v times the score and the curvature.
@@ -38,9 +38,9 @@ from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.moments import JointMoments
 from dpfast.releases.objective_bounds import TableLoss
-from dpfast.releases.staged_fit import held
 from dpfast.solvers import GeneralisedLinearLoss, PoissonLoss
-from dpfast.solvers.sandwich import Errors, Rates, Sums, errors, newton_step
+from dpfast.solvers.inference import Errors, Rates, Sums, errors, newton_step
+from dpfast.solvers.ridge import held
 from dpfast.statistics import Gram, gram, rounded_bound
 from dpfast.statistics.rows import RowMap
 

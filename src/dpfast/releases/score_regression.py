@@ -50,11 +50,12 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.people import People, sum_outcomes
-from dpfast.releases.staged_fit import Fit, Lengths, Level, Regression, held
+from dpfast.releases.staged_fit import Fit, Lengths, Level, Regression
 from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position
+from dpfast.solvers.ridge import held
 from dpfast.statistics.residuals import Link, ResidualStep, residual_bound, residual_sums
 
 ScoreLoss: TypeAlias = SmoothedHuber | SmoothedQuantile | PoissonLoss

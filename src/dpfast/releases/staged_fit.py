@@ -29,7 +29,7 @@ from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule, last_bin
 from dpfast.solvers.clipping_bias import Excess, Few, corrected, corrected_about, hidden, tail
 from dpfast.solvers.inference import Evidence
-from dpfast.solvers.ridge import RidgeSolution, eigh
+from dpfast.solvers.ridge import RidgeSolution, eigh, held
 from dpfast.statistics import rounded_bound
 from dpfast.statistics.residuals import ResidualStep, clip_of, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
@@ -685,9 +685,3 @@ def octaves_below(largest: float) -> tuple[int, int]:
     """Return the first and the last of the half-octaves in which sizes are counted."""
     last = max(-500, min(math.ceil(2.0 * math.log2(largest)), 500))
     return last - _TOLD_APART, last
-
-
-def held(vector: FloatArray, length: float) -> FloatArray:
-    """Scale a vector onto a length, if it is longer."""
-    norm = float(np.linalg.norm(vector))
-    return vector if norm <= length else vector * (length / norm)

@@ -129,7 +129,7 @@ class Units(NamedTuple):
         y = None if moments.y is None else moments.y / outcomes
         if bounds is not None and x is not None and y is not None and moments.n is not None:
             n = _counted(moments.n)
-            x, y = _held(x, n * bounds[0] / rows), _held(y, n * bounds[1] / outcomes)
+            x, y = held(x, n * bounds[0] / rows), held(y, n * bounds[1] / outcomes)
         return NoisyMoments(moments.xx / squared, moments.xy / product, noise, x, y, moments.n)
 
     def penalty(self, ridge: float | FloatArray | None) -> Any:
@@ -408,10 +408,10 @@ def _counted(n: float) -> float:
     return max(n, 1.0)
 
 
-def _held(vector: FloatArray, bound: float) -> FloatArray:
-    """Clip a vector to a norm."""
-    length = float(np.linalg.norm(vector))
-    return vector if length <= bound else vector * (bound / length)
+def held(vector: FloatArray, length: float) -> FloatArray:
+    """Scale a vector onto a length, if it is longer."""
+    norm = float(np.linalg.norm(vector))
+    return vector if norm <= length else vector * (length / norm)
 
 
 def reduced_moments(moments: NoisyMoments, center: FloatArray | None, fit_intercept: bool) -> ReducedMoments:

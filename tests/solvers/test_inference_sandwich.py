@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpfast.solvers.sandwich import Rates, Sums, errors, newton_step
+from dpfast.solvers.inference import Rates, Sums, errors, newton_step
 
 H = np.array([[400.0, 120.0, 0.0], [120.0, 300.0, 40.0], [0.0, 40.0, 250.0]])
 J = 0.6 * H + 30.0 * np.eye(3)
