@@ -77,7 +77,7 @@ def test_half_of_the_sensitivity(monkeypatch):
     ],
 )
 def test_counts_with_noise_for_one_bin_where_a_person_moves_two(what, monkeypatch):
-    monkeypatch.setattr(mechanism, "_bins_moved", lambda adjacency: 1)
+    monkeypatch.setattr(mechanism, "_times_moved", lambda privacy: 1)
     attack = attack_on(f"{what}, Laplace, replace_one")
     assert attack.run(100, ERROR).epsilon > attack.privacy.epsilon
 

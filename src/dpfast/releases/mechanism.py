@@ -31,7 +31,6 @@ from dpfast.ledger import Release
 from dpfast.ledger.entries import now
 from dpfast.noise import BitSource, default_grid
 from dpfast.privacy import (
-    Adjacency,
     Calibration,
     Privacy,
     SmoothGaussian,
@@ -325,8 +324,7 @@ class NoisySum(SingleRelease):
     @classmethod
     def calibrate(cls, privacy: Privacy, bound: float, shape: tuple[int, ...], *, unit: Unit = "row") -> Self:
         """Noise for a sum of vectors of length `bound` at most, one a person: replaced, one moves it twice as far."""
-        moved = (2.0 if privacy.adjacency == "replace_one" else 1.0) * bound
-        return cls._of(privacy, moved, None, shape, unit)
+        return cls._of(privacy, _times_moved(privacy) * bound, None, shape, unit)
 
     @classmethod
     def moved_by(
@@ -352,8 +350,7 @@ class NoisySum(SingleRelease):
         A person adds a vector of length `bound` at most, and one unit or none: replaced, one moves the count by a unit
         at most while the sum moves by twice the bound.
         """
-        moved = (2.0 if self.privacy.adjacency == "replace_one" else 1.0) * bound
-        moved = math.hypot(moved, unit_of_count) * ROUND_UP
+        moved = math.hypot(_times_moved(self.privacy) * bound, unit_of_count) * ROUND_UP
         if self.mu is None:
             return self._of(self.privacy, moved, None, self.shape, self.unit)
         scale = quotient_up(sensitivity=moved, mu=self.mu)
@@ -368,7 +365,7 @@ class NoisySum(SingleRelease):
         Replaced, a person leaves one bin of each and enters another. Some bins may be those of one further histogram,
         in which a person counts for `further`.
         """
-        moved = _bins_moved(privacy.adjacency)
+        moved = _times_moved(privacy)
         in_l2, in_l1 = math.sqrt(moved * (n_histograms + further**2)), moved * (n_histograms + further)
         return cls._of(privacy, in_l2 * ROUND_UP, float(in_l1), (n_histograms, n_bins), unit)
 
@@ -431,11 +428,8 @@ class NoisySum(SingleRelease):
         if statistic.high.shape != self.shape:
             raise ValueError(f"the sum has the shape {statistic.shape}, the noise was calibrated for {self.shape}")
         grid = default_grid(self.scale)
-        if self.law == "Gaussian":
-            drawn = noise.gaussian(self.scale, self.shape, source, center=statistic, grid=grid)
-        else:
-            exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
-            drawn = draw(self.law, self.scale, exact, source, grid).reshape(self.shape)
+        exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
+        drawn = draw(self.law, self.scale, exact, source, grid).reshape(self.shape)
         drawn.setflags(write=False)  # handed over to the record
         return Drawn(self.law, {"sum": drawn}, {"sum": grid}, self.mu, self.unit)
 
@@ -446,8 +440,9 @@ def _mu_of(privacy: Privacy) -> float:
     return gaussian_mu(*privacy.finite_target)
 
 
-def _bins_moved(adjacency: Adjacency) -> int:
-    return 2 if adjacency == "replace_one" else 1
+def _times_moved(privacy: Privacy) -> int:
+    """Return how many people's contributions to a sum change between neighbours: of one replaced, two."""
+    return 2 if privacy.adjacency == "replace_one" else 1
 
 
 Constants = Literal["sound", "paper", "icml"]
