@@ -215,7 +215,7 @@ def test_a_projected_fit_is_no_worse_than_a_plain_one(n, d, outcomes, kind):
     ("arguments", "error", "message"),
     [
         ((np.ones((2, 3)), np.ones((4, 2)), 1.0), ValueError, "one column an outcome"),
-        ((np.ones(3), np.ones((4, 3)), 1.0), ValueError, "xy must be a non-empty two-dimensional"),
+        ((np.ones(3), np.ones((4, 3)), 1.0), ValueError, "xy must have 2 dimensions and at least one entry"),
         ((np.full((2, 3), np.nan), np.ones((4, 3)), 1.0), ValueError, "xy must be finite"),
         ((np.ones((2, 3)), np.full((4, 3), np.inf), 1.0), ValueError, "labels must be finite"),
         ((np.ones((2, 3)), np.ones((0, 3)), 1.0), ValueError, "labels must be a non-empty"),

@@ -551,12 +551,7 @@ class Steps(NamedTuple):
 
 
 def steps(
-    coordinates: Coordinates,
-    people: float,
-    *,
-    most: int = MOST_STEPS,
-    asked: int | None = None,
-    damping: float = 1.0,
+    coordinates: Coordinates, people: float, *, most: int = MOST_STEPS, asked: int | None = None, damping: float = 1.0
 ) -> Steps:
     """Return steps and their number: the requested number, or as many as the slowest direction needs."""
     size = len(coordinates.xx)

@@ -187,12 +187,7 @@ class Corrected(NamedTuple):
 
 
 def corrected(
-    found: Found,
-    coordinates: Coordinates,
-    excess: Excess,
-    level: FloatArray,
-    level_variance: float | None,
-    few: Few,
+    found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float | None, few: Few
 ) -> Corrected:
     """Find the expected bias of each outcome's coefficients; `level` is another estimate of a constant, if it has one.
 

@@ -476,13 +476,7 @@ class QuadraticBounds(ProximalBounds):
 
     @classmethod
     def of(
-        cls,
-        n: int,
-        n_columns: int,
-        constraint: Constraint,
-        weight: float,
-        strong_convexity: float,
-        smoothness: float,
+        cls, n: int, n_columns: int, constraint: Constraint, weight: float, strong_convexity: float, smoothness: float
     ) -> QuadraticBounds:
         """Bounds of a problem of these constants; ValueError if they are too far apart."""
         low, high = conditioned(in_range("diagonal", strong_convexity), in_range("smoothness", smoothness), 0.0)

@@ -42,11 +42,7 @@ from dpfast.solvers.ridge import NoisyMoments, Shrinkage
 
 
 def quadratic_over_ball(
-    eigenvalues: ArrayLike,
-    coefficients: ArrayLike,
-    radius: ArrayLike,
-    *,
-    n_threads: int | None = None,
+    eigenvalues: ArrayLike, coefficients: ArrayLike, radius: ArrayLike, *, n_threads: int | None = None
 ) -> FloatArray:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| <= radius.
 
@@ -99,11 +95,7 @@ def quadratic_over_ball(
 
 
 def quadratic_over_sphere(
-    eigenvalues: ArrayLike,
-    coefficients: ArrayLike,
-    radius: ArrayLike,
-    *,
-    n_threads: int | None = None,
+    eigenvalues: ArrayLike, coefficients: ArrayLike, radius: ArrayLike, *, n_threads: int | None = None
 ) -> FloatArray:
     """Minimise sum_j (eigenvalues_j x_j^2 / 2 - coefficients_j x_j) subject to ||x|| = radius.
 
@@ -218,7 +210,11 @@ class LabelFactor:
     @classmethod
     def from_labels(cls, labels: ArrayLike) -> LabelFactor:
         """Factor Y, shape (n_rows, n_outcomes), of any real dtype; converted to float64 block by block."""
-        table = _real_matrix("labels", labels)
+        table = np.asarray(labels)
+        if table.dtype.kind not in "fiub":
+            raise TypeError(f"labels must hold real numbers, got dtype {table.dtype}")
+        if table.ndim != 2 or table.size == 0:
+            raise ValueError(f"labels must be a non-empty two-dimensional array, got shape {table.shape}")
         wide = table.shape[0] < table.shape[1]
         gram = np.zeros((min(table.shape),) * 2)
         for _, block in _blocks(table.T if wide else table):
@@ -256,20 +252,16 @@ class LabelFactor:
             return moments
         damped = self.singular_values**2 + multiplier
         shrinkage = Shrinkage(
-            self.singular_values**2 / damped,
-            self._column_lengths(multiplier),
-            (coordinates / damped) @ coordinates.T,
+            self.singular_values**2 / damped, self._column_lengths(multiplier), (coordinates / damped) @ coordinates.T
         )
         return replace(moments, xy=projected, shrinkage=shrinkage)
 
     def _projected(self, xy: ArrayLike, bound: float) -> tuple[FloatArray, float, FloatArray]:
         """Return the nearest point, the multiplier and G Y' U."""
         row_bound = check.positive("bound", bound)
-        noisy = _real_matrix("xy", xy).astype(np.float64, copy=False)
+        noisy = finite_array("xy", xy, (2,))
         if noisy.shape[1] != self.n_outcomes:
             raise ValueError(f"xy must have one column an outcome ({self.n_outcomes}), got shape {noisy.shape}")
-        if not np.isfinite(noisy).all():
-            raise ValueError("xy must be finite, got NaN or infinity")
         if self.rank == 0:
             return np.zeros_like(noisy), 0.0, np.zeros((len(noisy), 0))
         squares = self.singular_values**2
@@ -313,15 +305,6 @@ class LabelFactor:
         for columns, block in _blocks(self.labels.T):
             xy[:, columns] = rows @ block.T
         return xy
-
-
-def _real_matrix(name: str, values: ArrayLike) -> NDArray[np.generic]:
-    matrix = np.asarray(values)
-    if matrix.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {matrix.dtype}")
-    if matrix.ndim != 2 or matrix.size == 0:
-        raise ValueError(f"{name} must be a non-empty two-dimensional array, got shape {matrix.shape}")
-    return matrix
 
 
 def _blocks(matrix: NDArray[np.generic]) -> Iterator[tuple[slice, FloatArray]]:

@@ -243,12 +243,7 @@ class _Steps:
     """Steps of a smooth problem, each with one precise gradient; the last one is kept."""
 
     def __init__(
-        self,
-        function: SmoothConvexFunction,
-        problem: _Problem,
-        bounds: _SmoothBounds,
-        ridge: float,
-        linear: FloatArray,
+        self, function: SmoothConvexFunction, problem: _Problem, bounds: _SmoothBounds, ridge: float, linear: FloatArray
     ) -> None:
         self._function = function
         self._problem = problem
