@@ -176,38 +176,22 @@ def guesses(problem: QuadraticProblem) -> Iterator[FloatArray]:
     """Yield points at which the Newton method, from ever better starts, ends or is given up."""
     if problem.weight == 0.0 and isinstance(problem.constraint, L2Ball):
         # There are two faces, and any step tells them apart.
-        yield _undamped(problem, problem.start(), problem.bounds.step)
+        yield _newton(problem, problem.start(), problem.bounds.step)
     step = 1.0 / _estimated_smoothness(problem)
     x = problem.proximal(np.zeros(len(problem.linear)), step)[1]
     for length in _BURSTS:
         x = _accelerated(problem, x, step, length)
-        yield _undamped(problem, x, step)
-        x = _damped(problem, x, step)
-        yield x
+        yield _newton(problem, x, step)
 
 
-def _undamped(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray:
-    """Return the end of the Newton method; it may cycle."""
+def _newton(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray:
+    """Return the end of the semismooth Newton method; it may cycle, and then ends anywhere."""
     tried: set[tuple[bytes, bytes, bytes, bool]] = set()
     face = Face.after_step(problem, x, step)
     while face.key not in tried and len(tried) < _NEWTON_STEPS:
         tried.add(face.key)
         x = face.minimiser()
         face = Face.after_step(problem, x, step)
-    return x
-
-
-def _damped(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray:
-    """Return where it ends if it goes only as far as the objective falls."""
-    for _ in range(_NEWTON_STEPS):
-        x = problem.proximal(x, step)[1]
-        face = Face.after_step(problem, x, step)
-        end, value = face.minimiser(), problem.value(x)
-        candidates = (face.shortened(x, end, 0.25**halvings) for halvings in range(8))
-        better = next((candidate for candidate in candidates if problem.value(candidate) < value), None)
-        if better is None:
-            break
-        x = better
     return x
 
 
@@ -302,13 +286,6 @@ class Face:
         else:
             added[self._free] = self._solver().solve(-(gradient[0] + weight * self._signs) - gradient[1])
         return added
-
-    def shortened(self, start: FloatArray, end: FloatArray, part: float) -> FloatArray:
-        """Return the point a part of the way; entries that would change their sign stay at zero."""
-        x = start + part * (end - start)
-        if isinstance(self._problem.constraint, L1Ball) or self._problem.weight > 0.0:
-            x[start * x < 0.0] = 0.0
-        return self._problem.constraint.project(x)
 
     def _solver(self) -> _System:
         return self._problem.system(self._free)
