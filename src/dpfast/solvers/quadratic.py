@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -291,49 +291,58 @@ class Face:
         return self._problem.system(self._free)
 
 
+@dataclass(frozen=True, eq=False)
 class _System:
     """The matrix A restricted to the free entries, factored as far as it has been needed."""
 
-    def __init__(self, factor: FloatArray | None, diagonal: float, dense: FloatArray | None) -> None:
-        self._factor = factor
-        self._diagonal = diagonal
-        self._dense = dense
-        self._cholesky: FloatArray | None = None
-        self._spectrum: tuple[FloatArray, FloatArray] | None = None
+    #: Of shape (n, k), for n above k; None for a matrix that is `dense`.
+    factor: FloatArray | None
+    diagonal: float
+    dense: FloatArray | None
 
     @classmethod
     def of(cls, problem: QuadraticProblem, free: NDArray[np.intp]) -> _System:
         if problem.transposed is None:
             dense = problem.array[np.ix_(free, free)]
-            dense[np.diag_indices_from(dense)] += problem.diagonal
-            return cls(None, problem.diagonal, dense)
-        factor = problem.array[free]
-        if len(free) > factor.shape[1]:
-            return cls(factor, problem.diagonal, None)
-        dense = 2.0 * factor @ factor.T
+        else:
+            factor = problem.array[free]
+            if len(free) > factor.shape[1]:
+                return cls(factor, problem.diagonal, None)
+            dense = 2.0 * factor @ factor.T
         dense[np.diag_indices_from(dense)] += problem.diagonal
         return cls(None, problem.diagonal, dense)
 
+    @cached_property
+    def cholesky(self) -> FloatArray:
+        """Of the matrix; with a factor of d/2 I + F'F."""
+        core = self.dense
+        if self.factor is not None:
+            core = self.factor.T @ self.factor
+            core[np.diag_indices_from(core)] += 0.5 * self.diagonal
+        return np.asarray(linalg.cholesky(core, lower=True, check_finite=False))
+
+    @cached_property
+    def spectrum(self) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues and eigenvectors; with a factor only those in its span."""
+        if self.factor is None:
+            values, vectors = linalg.eigh(self.dense, driver="evd", check_finite=False)
+            return values, vectors
+        vectors, singular, _ = linalg.svd(self.factor, full_matrices=False, check_finite=False)
+        return 2.0 * singular**2 + self.diagonal, vectors
+
     def solve(self, b: FloatArray) -> FloatArray:
         """A^-1 b; with a factor by (2FF' + d I)^-1 = (I - F (d/2 I + F'F)^-1 F')/d."""
-        if self._cholesky is None:
-            if self._factor is None:
-                core = self._dense
-            else:
-                core = self._factor.T @ self._factor
-                core[np.diag_indices_from(core)] += 0.5 * self._diagonal
-            self._cholesky = linalg.cholesky(core, lower=True, check_finite=False)
-        if self._factor is None:
-            return np.asarray(linalg.cho_solve((self._cholesky, True), b, check_finite=False))
-        inner = linalg.cho_solve((self._cholesky, True), self._factor.T @ b, check_finite=False)
-        return np.asarray((b - self._factor @ inner) / self._diagonal)
+        if self.factor is None:
+            return np.asarray(linalg.cho_solve((self.cholesky, True), b, check_finite=False))
+        inner = linalg.cho_solve((self.cholesky, True), self.factor.T @ b, check_finite=False)
+        return np.asarray((b - self.factor @ inner) / self.diagonal)
 
     def on_sphere(self, b: FloatArray, radius: float) -> FloatArray:
         """Solution of (A + nu) x = b with ||x|| = radius, nu >= 0."""
-        values, vectors = self._eigenpairs()
+        values, vectors = self.spectrum
         coefficients = vectors.T @ b
         rest = b - vectors @ coefficients
-        terms = np.append(values, self._diagonal), np.append(coefficients, linalg.norm(rest))
+        terms = np.append(values, self.diagonal), np.append(coefficients, linalg.norm(rest))
         return self._solve_shifted(b, ball_multiplier(*terms, radius))
 
     def along_sphere(self, gradient: FloatArray, x: FloatArray, radius: float) -> FloatArray:
@@ -347,18 +356,9 @@ class _System:
         return np.asarray(solved - (x[0] @ solved - slack) / (x[0] @ normal) * normal)
 
     def _solve_shifted(self, b: FloatArray, shift: float) -> FloatArray:
-        values, vectors = self._eigenpairs()
+        values, vectors = self.spectrum
         coefficients = vectors.T @ b
         inside = vectors @ (coefficients / (values + shift))
-        if self._factor is None:
+        if self.factor is None:
             return np.asarray(inside)
-        return np.asarray(inside + (b - vectors @ coefficients) / (self._diagonal + shift))
-
-    def _eigenpairs(self) -> tuple[FloatArray, FloatArray]:
-        if self._spectrum is None:
-            if self._factor is None:
-                self._spectrum = linalg.eigh(self._dense, driver="evd", check_finite=False)
-            else:
-                vectors, singular, _ = linalg.svd(self._factor, full_matrices=False, check_finite=False)
-                self._spectrum = 2.0 * singular**2 + self._diagonal, vectors
-        return self._spectrum
+        return np.asarray(inside + (b - vectors @ coefficients) / (self.diagonal + shift))
