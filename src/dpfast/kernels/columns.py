@@ -21,7 +21,19 @@ from numpy.typing import DTypeLike, NDArray
 from dpfast.kernels import limbs
 
 
-class ColumnBlock:
+class _Block:
+    """Rows that are kept otherwise than in one array."""
+
+    shape: tuple[int, int]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.shape[1]} columns: not private>"
+
+
+class ColumnBlock(_Block):
     """Columns of equal length, and their addresses, for kernels that read them in place.
 
     Not private.
@@ -46,9 +58,6 @@ class ColumnBlock:
         self.addresses = np.array([column.__array_interface__["data"][0] for column in self.columns], np.uintp)
         self.shape = len(self.columns[0]), len(self.columns)
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def __getitem__(self, rows: slice | NDArray[Any]) -> ColumnBlock:
         """Return some of the rows; of a slice of them, without a copy."""
         columns = [column[rows] for column in self.columns]
@@ -68,9 +77,6 @@ class ColumnBlock:
         for column, values in zip(array.T, self.columns, strict=True):
             column[...] = values
         return array
-
-    def __repr__(self) -> str:
-        return f"<ColumnBlock of {self.shape[1]} columns: not private>"
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def _codes_of(column: NDArray[Any]) -> NDArray[np.int32]:
     return in_c_order(column, np.int32)
 
 
-class CodedBlock:
+class CodedBlock(_Block):
     """Numbers, and categories as codes: places among the indicators of their levels, other integers for none of them.
 
     It represents columns of numbers and of indicators, and becomes them as an array. Code that supports categories
@@ -126,9 +132,6 @@ class CodedBlock:
         """What is kept of the rows."""
         return [*(self.numbers.columns if isinstance(self.numbers, ColumnBlock) else self.numbers.T), *self.codes]
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def __getitem__(self, rows: slice | NDArray[Any]) -> CodedBlock:
         """Return some of the rows; of a slice of them, without a copy."""
         return CodedBlock(self.numbers[rows], [one[rows] for one in self.codes], self.layout)
@@ -142,15 +145,12 @@ class CodedBlock:
             array[rows, first + codes[rows]] = 1.0
         return array
 
-    def __repr__(self) -> str:
-        return f"<CodedBlock of {self.shape[1]} columns: not private>"
-
 
 def _is_narrow(indices: NDArray[Any]) -> bool:
     return indices.dtype == np.int32 and indices.flags.c_contiguous and indices.flags.aligned
 
 
-class SparseBlock:
+class SparseBlock(_Block):
     """Rows by their entries, as scipy's CSR matrices hold them: where each row begins, its columns and its values.
 
     The value of a cell is the sum of its entries in the stored order. It represents rows, and becomes them as an array.
@@ -178,9 +178,6 @@ class SparseBlock:
         """What is kept of the rows."""
         stored = slice(int(self.indptr[0]), int(self.indptr[-1]))
         return [np.diff(self.indptr), self.indices[stored], self.data[stored]]
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> SparseBlock:
         """Return some of the rows; of a slice of them, without a copy of their entries."""
@@ -237,9 +234,6 @@ class SparseBlock:
         ascends = np.append(True, self.indices[1:] > self.indices[:-1])[: len(self.indices)]
         ascends[self.indptr[:-1][self.indptr[:-1] < len(ascends)]] = True
         return not ascends.all()
-
-    def __repr__(self) -> str:
-        return f"<SparseBlock of {self.shape[1]} columns: not private>"
 
 
 Rows: TypeAlias = NDArray[Any] | ColumnBlock | CodedBlock | SparseBlock
