@@ -24,6 +24,7 @@ from dpfast.papers.primo import primo_printed_sampled_scales, primo_printed_scal
 from dpfast.privacy import subsampled_moment_delta
 from dpfast.releases.moments import JointMoments
 from dpfast.solvers import MomentNoise, NoisyMoments, automatic_ridge, ridge_from_moments
+from dpfast.solvers.ridge import ReducedMoments
 from dpfast.statistics import rounded_bound
 
 BUDGET = Privacy(5.0, 0.5)
@@ -187,7 +188,7 @@ def test_the_automatic_penalty_counts_the_sampling_error(spectrum):
             error = ridge_from_moments(NoisyMoments(sampled, xy, quiet), penalty).coef.T - best_of_all
             return np.sum(error * (xx @ error))
 
-        chosen = [automatic_ridge(sampled, xy, noise) for noise in (quiet, aware)]
+        chosen = [automatic_ridge(ReducedMoments(sampled, xy, None, noise)) for noise in (quiet, aware)]
         risks.append([*map(risk, chosen), min(map(risk, np.geomspace(1e-3, 1e6, 60)))])
     without, with_sampling, least = np.mean(risks, axis=0)
     assert with_sampling < without

@@ -16,7 +16,7 @@ from dpfast.solvers import (
     positive_semidefinite,
     ridge_from_moments,
 )
-from dpfast.solvers.ridge import hidden_columns
+from dpfast.solvers.ridge import ReducedMoments, hidden_columns
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -131,12 +131,12 @@ def test_automatic_ridge_weighs_shrinkage():
     """Nothing shrunk is as if nothing was said; X'Y cut to half its length needs a smaller penalty."""
     x, y = table()
     exact = moments(x, y, MomentNoise(30.0, 21.0, 30.0))
-    plain = automatic_ridge(exact.xx, exact.xy, exact.noise)
+    plain = automatic_ridge(ReducedMoments(exact.xx, exact.xy, None, exact.noise))
     squared = exact.xy @ exact.xy.T
     same = Shrinkage(np.ones(3), np.ones(3), squared)
-    assert automatic_ridge(exact.xx, exact.xy, exact.noise, same) == plain
+    assert automatic_ridge(ReducedMoments(exact.xx, exact.xy, None, exact.noise), same) == plain
     half = Shrinkage(np.full(3, 0.5), np.full(3, 0.5), 0.5 * squared)
-    assert automatic_ridge(exact.xx, exact.xy / 2.0, exact.noise, half) < plain
+    assert automatic_ridge(ReducedMoments(exact.xx, exact.xy / 2.0, None, exact.noise), half) < plain
 
 
 @pytest.mark.parametrize(("d", "outcomes"), [(4, 1), (4, 300), (20, 1), (20, 300)])
@@ -166,7 +166,9 @@ def test_automatic_ridge_is_zero_without_noise_and_grows_with_it():
     x, y = table()
     exact = moments(x, y)
     scales = (0.0, 1e-3, 1.0, 30.0, 1e5)
-    penalties = [automatic_ridge(exact.xx, exact.xy, MomentNoise(s, s / 2**0.5, s)) for s in scales]
+    penalties = [
+        automatic_ridge(ReducedMoments(exact.xx, exact.xy, None, MomentNoise(s, s / 2**0.5, s))) for s in scales
+    ]
     assert penalties[0] == 0.0
     assert all(a < b for a, b in itertools.pairwise(penalties))
 
@@ -258,7 +260,9 @@ def test_the_penalty_of_a_diagonal_is_that_of_the_matrix():
         diagonal, xy = rng.uniform(-2.0, 50.0, 12), rng.uniform(0.0, 30.0, 12)
         noise = MomentNoise(scale, 0.0, 0.5 * scale)
         penalty = automatic_diagonal_ridge(diagonal, xy, noise)
-        assert penalty == pytest.approx(automatic_ridge(np.diag(diagonal), xy[:, None], noise), rel=1e-12)
+        assert penalty == pytest.approx(
+            automatic_ridge(ReducedMoments(np.diag(diagonal), xy[:, None], None, noise)), rel=1e-12
+        )
         assert penalty > 0.0
     assert automatic_diagonal_ridge(diagonal, xy, MomentNoise(0.0, 0.0, 1.0)) == 0.0
 

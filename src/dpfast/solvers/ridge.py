@@ -210,7 +210,7 @@ def denoised_eigenvalues(values: FloatArray, off_diagonal: float) -> FloatArray:
     return np.asarray(np.maximum(values - 2.0 * off_diagonal**2 * pushed, 0.0))
 
 
-def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkage: Shrinkage | None = None) -> float:
+def automatic_ridge(reduced: ReducedMoments, shrinkage: Shrinkage | None = None) -> float:
     """Penalty that minimises the estimated excess risk caused by the noise, by the penalty and by earlier shrinkage.
 
     Write s_i for the eigenvalues of X'X, S for the shrinkage of X'Y (the identity if there was none), t = ||theta
@@ -230,10 +230,6 @@ def automatic_ridge(xx: FloatArray, xy: FloatArray, noise: MomentNoise, shrinkag
 
     Without noise it is 0.
     """
-    return _automatic_ridge(ReducedMoments(xx, xy, None, noise), shrinkage)
-
-
-def _automatic_ridge(reduced: ReducedMoments, shrinkage: Shrinkage | None) -> float:
     noise, xy = reduced.noise, reduced.xy
     if noise.diagonal == noise.off_diagonal == 0.0:
         return 0.0
@@ -309,7 +305,7 @@ def ridge_from_moments(
     """
     reduced = reduced or reduced_moments(moments, center, fit_intercept)
     shrinkage = moments.shrinkage
-    penalty = _automatic_ridge(reduced, shrinkage) if ridge is None else ridge
+    penalty = automatic_ridge(reduced, shrinkage) if ridge is None else ridge
     response = _response(reduced, penalty, units if ridge else None)
     theta = response @ reduced.xy
     constant = np.zeros(theta.shape[1])
