@@ -224,32 +224,23 @@ class ObjectiveBounds:
         """Least m given to the solver."""
         return self.most_rows * self.curvature / _LARGEST_CONDITION
 
-    @property
-    def usual_radius(self) -> float:
-        """Norm of parameters of usual size, to balance noise against convexity."""
-        return self._radius(_USUAL_PREDICTION)
-
-    def _radius(self, prediction: float) -> float:
+    def radius(self, prediction: float) -> float:
         """Norm of parameters with this prediction for the longest row, within the constraint."""
         # Logarithms of rates are of the size of margins.
         unit = 1.0 if self.loss.is_of_counts else self.outcome_bound
         radius = prediction * unit / self.row_bound
         return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
 
-    def expected_excess(self, deviation: float, added: float, convexity: float) -> float:
-        """Bound the expected excess of the objective for usual parameters and curvature.
+    def usual_excess(self, convexity: float) -> UsualExcess:
+        """Bound the expected excess of the objective, by deviation and m, for usual parameters and curvature.
 
         Let the summed loss and the penalty have the strong convexity eta (at least `convexity`). Noise b with
         coordinates of a `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2
         (2m + eta)). This is Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
         """
-        return self.usual_excess(convexity)(deviation, added)
-
-    def usual_excess(self, convexity: float) -> UsualExcess:
-        """Return this bound as a function of the first two."""
         rows = 0 if self.n_rows is None else self.n_rows
         curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
-        return UsualExcess(self.n_features, self._radius(_SHRUNK_PREDICTION), curved)
+        return UsualExcess(self.n_features, self.radius(_SHRUNK_PREDICTION), curved)
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser without a constraint, for all but absurdly long noise.
@@ -272,7 +263,7 @@ class ObjectiveBounds:
 
 @dataclass(frozen=True)
 class UsualExcess(SplitCost):
-    """`ObjectiveBounds.expected_excess`: eta is `curved`, and `radius` the norm of usual parameters."""
+    """`ObjectiveBounds.usual_excess`: eta is `curved`, and `radius` the norm of usual parameters."""
 
     n_features: int
     radius: float
@@ -351,7 +342,7 @@ class ObjectivePerturbation(SingleRelease):
 
         `ridge` is strong convexity beyond the penalty's. The amount used may be larger, as privacy needs some. "auto"
         is the one of least `cost`, a function of the deviation of a coordinate of b and of m (by default
-        `bounds.expected_excess`), or the penalty's.
+        `bounds.usual_excess`), or the penalty's.
         """
         if (privacy.adjacency == "replace_one") != (bounds.n_rows is not None):
             raise ValueError("n_rows must be given under adjacency='replace_one', and only there")
@@ -376,7 +367,7 @@ class ObjectivePerturbation(SingleRelease):
                 curvature_fades=bounds.curvature_fades,
                 strong_convexity=least,
                 dim=bounds.n_features,
-                **(free if chosen_freely else {"radius": bounds.usual_radius}),
+                **(free if chosen_freely else {"radius": bounds.radius(_USUAL_PREDICTION)}),
             )
         own = cls(bounds, scales, 0.0, calibration, guaranteed=meets_its_claim(scales, changes))
         tolerance = max(smallest_smooth_tolerance(bounds.constants(), **own._problem()), _LEAST_TOLERANCE * own._size())
@@ -555,7 +546,8 @@ class TableLoss:
             )
             return [loss_of_moments(exact, self.sizes(table.n_features))], exact.n_rows
         own = self if chosen is None else replace(self, loss=chosen(len(rows)))
-        return [own.of_rows(rows, column, n_threads, weights) for column in outcomes.T], len(rows)
+        sizes, n = own.sizes(table.n_features), len(rows)
+        return [loss_of_rows(rows, column, own.loss, sizes, n_threads, weights) for column in outcomes.T], n
 
     def bounded(
         self, rows: NDArray[Any], outcomes: NDArray[Any], n_threads: int | None = None
@@ -575,13 +567,6 @@ class TableLoss:
             if not finite:
                 raise check.not_finite(name)
         return bounded, clipped, weights
-
-    def of_rows(
-        self, rows: FloatArray, outcomes: FloatArray, n_threads: int | None = None, weights: FloatArray | None = None
-    ) -> GeneralisedLinear | CallableLossSum:
-        """Return the loss of rows and outcomes that are `bounded`."""
-        sizes = self.sizes(rows.shape[1] - (self.constant > 0.0))
-        return loss_of_rows(rows, outcomes, self.loss, sizes, n_threads, weights)
 
 
 def loss_of_rows(

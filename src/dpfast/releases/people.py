@@ -84,8 +84,7 @@ class People:
         if self.groups is None or self.max_rows is None:
             return self.table.count_rows()
         if self.table.partitions is not None:
-            counted: int = self.table.reduce(partial(_count_of_people, max_rows=self.max_rows), add, groups=self.groups)
-            return counted
+            return int(self.table.reduce(partial(_count_of_people, max_rows=self.max_rows), add, groups=self.groups))
         return int(self.residual_options["whose"].offsets[-1])
 
 

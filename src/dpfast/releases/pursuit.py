@@ -403,8 +403,7 @@ class Pursuit(Mechanism[Pursued]):
         moments = self._moments(part, radius, of_residuals["clip"], len(columns))
         name = f"moments of residuals, round {number}"
         released = yield _query(name, moments, _sum_residuals, radius=radius, columns=columns, **of_residuals)
-        step: FloatArray = ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
-        return step
+        return ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
 
     def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
         """Return the mechanism that picks a feature by clipped residuals."""

@@ -45,18 +45,17 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, parts_of
 from dpfast.releases.mechanism import NoisySum, Query, Stages
-from dpfast.releases.people import People, sum_outcomes
+from dpfast.releases.people import sum_outcomes, sum_residuals
 from dpfast.releases.staged_fit import Fit, Lengths, Level, Regression
 from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Position
 from dpfast.solvers.ridge import held
-from dpfast.statistics.residuals import Link, ResidualStep, residual_bound, residual_sums
+from dpfast.statistics.residuals import Link, ResidualStep, residual_bound
 
 ScoreLoss: TypeAlias = SmoothedHuber | SmoothedQuantile | PoissonLoss
 
@@ -281,7 +280,7 @@ class _ScoreFit(Fit):
         mechanism = self.mechanism
         bound = residual_bound(clip, step, mechanism.max_rows)
         sums = NoisySum.calibrate(part, bound, step.shape, unit=mechanism._unit)
-        released = yield Query(name, sums, partial(_sum_scores, step=step, clip=clip), clip)
+        released = yield Query(name, sums, partial(sum_residuals, step=step, clip=clip), clip)
         return released.values["sum"], sums.deviation
 
     def level(
@@ -438,7 +437,3 @@ _SHORTEST, _NEARLY = 2.0**-10, 1.0 + 2.0**-20
 def _times(coordinates: Coordinates, share: float) -> Coordinates:
     """Return coordinates for X'X reduced to this share."""
     return replace(coordinates, xx=share * coordinates.xx, noise=share * coordinates.noise)
-
-
-def _sum_scores(people: People, step: ResidualStep, clip: float) -> FixedPoint:
-    return residual_sums(people.table, step, clip, kept=people.kept, **people.residual_options).products

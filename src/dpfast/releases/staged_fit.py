@@ -328,8 +328,7 @@ class Fit:
         products, squares, _, _ = self._about_means(coordinates)
         moved = np.linalg.norm(coordinates.whitening @ products, axis=0)
         lengths = np.maximum(moved, _SMALL) / np.sqrt(self.rows * squares * self._few(coordinates)[0])
-        found: FloatArray = math.sqrt(float(np.sum(residuals.variance))) * lengths
-        return found
+        return np.asarray(math.sqrt(float(np.sum(residuals.variance))) * lengths)
 
     def _expected_of_few(
         self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level, residuals: Residuals | None
@@ -671,8 +670,7 @@ class Parts(NamedTuple):
 
 def _of_constant(coordinates: Coordinates) -> FloatArray:
     """Return where the coefficient of the last feature, a constant, is."""
-    found: FloatArray = descent.inverse(coordinates.whitening.T)[:, -1]
-    return found
+    return np.asarray(descent.inverse(coordinates.whitening.T)[:, -1])
 
 
 def _bins_below(largest: float) -> HalfOctaves:

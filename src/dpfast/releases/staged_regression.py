@@ -288,12 +288,7 @@ class StagedRegression(Mechanism[Regression]):
         return within(self._queries(), weighted) if self.is_weighted else self._queries()
 
     def _queries(self) -> Stages[Regression]:
-        """Return them, of people without weights."""
-        n_rows = self.public.n_rows
-        return self._number_first() if n_rows is None else self._fitted(self.privacy, float(n_rows), float(n_rows))
-
-    def _number_first(self) -> Stages[Regression]:
-        """Yield the query of the private numbers of people and rows, then the others."""
+        """Yield the query of the numbers of people and rows, if they are private, then the others; without weights."""
         return (yield from self._fitted(*(yield from self._counted())))
 
     def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:
@@ -330,8 +325,7 @@ class StagedRegression(Mechanism[Regression]):
         """Release the sum of outcomes; return their mean, within its range."""
         sums = NoisySum.calibrate(part, self._longest(1), self.shape[1:], unit=self._unit)
         released = yield Query("mean of outcomes", sums, partial(sum_outcomes, first=self.sum_rows))
-        level: FloatArray = np.clip(released.values["sum"] / rows, -self.radii[1], self.radii[1])
-        return level
+        return np.asarray(np.clip(released.values["sum"] / rows, -self.radii[1], self.radii[1]))
 
     def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
         """Return the rest of the budget, and the numbers of people and of rows."""

@@ -137,8 +137,7 @@ class Excess(NamedTuple):
 
 def hidden(clips: FloatArray) -> FloatArray:
     """Return which part of few people's bias is beyond clips, over the deviation of a residual in their mean row."""
-    found: FloatArray = np.exp(np.minimum((_ALL_HIDDEN - clips) / _BY_E, 0.0))
-    return found
+    return np.asarray(np.exp(np.minimum((_ALL_HIDDEN - clips) / _BY_E, 0.0)))
 
 
 class Few(NamedTuple):
@@ -174,8 +173,7 @@ class Few(NamedTuple):
         left = np.sqrt(np.maximum(1.0 - between**2 / np.maximum(sought * (seen + noise), _TINY), 0.0))
         together = turned.T @ turned * np.outer(left, left)
         values, vectors = eigh(covariance + together - np.diag(np.diag(together)))
-        found: FloatArray = vectors * np.maximum(values, 0.0) @ vectors.T
-        return found
+        return np.asarray(vectors * np.maximum(values, 0.0) @ vectors.T)
 
 
 class Corrected(NamedTuple):

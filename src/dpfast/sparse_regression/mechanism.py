@@ -86,7 +86,7 @@ def bounds_on_support(
 def error_of_coefficients(bounds: ObjectiveBounds) -> SplitCost | None:
     """Return the cost of convexity if the number of people is private; None if it is public.
 
-    `ObjectiveBounds.expected_excess` then assumes no curvature, and the fewest people. Useful coefficients come from
+    `ObjectiveBounds.usual_excess` then assumes no curvature, and the fewest people. Useful coefficients come from
     many people: their error is proportional to the sum of noise and shrinkage.
     """
     if bounds.n_rows is not None:

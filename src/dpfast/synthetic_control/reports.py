@@ -514,8 +514,7 @@ class TargetReports(PrivateEstimator):
         check_is_fitted(self)
         pre = self._earlier_rows(target)
         residuals = (pre - self._earlier(pre))[..., len(self._predictors) :]
-        errors: FloatArray = np.sqrt(np.mean(residuals**2, axis=-1))
-        return errors
+        return np.asarray(np.sqrt(np.mean(residuals**2, axis=-1)))
 
     def balance(self, target: ArrayLike | None = None) -> DataFrame:
         """Tabulate the predictors of targets beside those of their synthetic controls.
