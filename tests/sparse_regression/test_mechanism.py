@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpfast import Privacy, statistics
 from dpfast.releases.objective_bounds import ObjectivePerturbation
-from dpfast.releases.pursuit import UNCLIPPED, Pursuit
+from dpfast.releases.pursuit import UNCLIPPED
 from dpfast.sparse_regression.mechanism import (
     R2,
     SIGNAL,
@@ -111,8 +111,8 @@ def test_a_private_number_of_rows_costs_next_to_nothing_in_finishing_noise():
 def test_a_pursuit_expects_residuals_within_the_bound_on_outcomes(outcome, delta):
     """Of outcomes that predictions explain by half, or of outcomes at the bound; pure noise costs more."""
     n, size = 10**9, 2
-    mechanism = Pursuit(Privacy(1.0, delta), size, (12, 1), 1.0, math.inf, outcome, n, 0.5)
-    found = PursuitFit(mechanism).errors(n, 12)
+    mechanism = PursuitFit(Privacy(1.0, delta), size, (12, 1), 1.0, math.inf, outcome, n, 0.5)
+    found = mechanism.errors(n, 12)
     prediction = math.sqrt(SPREAD) * mechanism.radius(size) * USUAL_COEFFICIENT
     assert (found.prediction, found.bound) == (prediction, outcome)
     residual = math.sqrt(1.0 - R2) * min(prediction / math.sqrt(R2), outcome)
@@ -120,7 +120,7 @@ def test_a_pursuit_expects_residuals_within_the_bound_on_outcomes(outcome, delta
     assert found.moved == pytest.approx(residual * math.sqrt(lost))
     assert 0.0 < found.moved < 0.1 * prediction
     # The clip that leaves out few normal residuals is as large.
-    few = PursuitFit(mechanism).errors(100, 12)
+    few = mechanism.errors(100, 12)
     odds = UNCLIPPED * 100 * SPREAD * mechanism.radius(size) ** 2 / size * SIGNAL
     odds /= mechanism.pick(math.sqrt(2.0) * residual * stats.norm.ppf(0.5 + UNCLIPPED / 2.0)).scales["feature"]
     assert few.missed == pytest.approx(1.0 / (1.0 + math.exp(odds) / 10.0))

@@ -244,15 +244,16 @@ def _of_part(
     return statistic(PursuedRows.of(table, *maps, n_threads, groups, max_rows, constant))
 
 
-class Pursued(NamedTuple):
-    """The solution from the releases."""
+class Chosen(NamedTuple):
+    """Features, in the order of their picks if these are made one by one, and estimates, from releases."""
 
-    #: In the order of the picks.
     features: tuple[int, ...]
-    #: Coefficients of these features (k, l), for residuals and so for outcomes.
+    #: Coefficients of these features (k, l).
     theta: FloatArray
-    #: Of every outcome, if there is a constant.
-    intercept: FloatArray | None
+    #: Of every outcome, if there is one.
+    intercept: FloatArray | None = None
+    #: Share of the signal that the releases show to be off.
+    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -314,7 +315,7 @@ class FeaturePick(SingleRelease):
 
 
 @dataclass(frozen=True)
-class Pursuit(Mechanism[Pursued]):
+class Pursuit(Mechanism[Chosen]):
     """The mechanism: rounds of releases, calibrated for declared bounds and for earlier releases.
 
     Parameters
@@ -357,7 +358,7 @@ class Pursuit(Mechanism[Pursued]):
         # Here, as the fit comes after releases.
         check_most_rows(self.max_rows)
 
-    def stages(self) -> Stages[Pursued]:
+    def stages(self) -> Stages[Chosen]:
         """Yield one query after the other."""
         parts, bins = self._parts, self._bins
         picked: tuple[int, ...] = ()
@@ -388,9 +389,9 @@ class Pursuit(Mechanism[Pursued]):
             theta = theta + step / wide.share
         refined = yield from within(self.fit.stages(), _OfFit((*fixed, *picked), theta))
 
-        def solve() -> Pursued:
+        def solve() -> Chosen:
             found, n_fixed = theta + refined().solution.coef.T, len(fixed)
-            return Pursued(picked, found[n_fixed:], self.constant * found[0] if fixed else None)
+            return Chosen(picked, found[n_fixed:], self.constant * found[0] if fixed else None)
 
         return solve
 

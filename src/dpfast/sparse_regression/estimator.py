@@ -31,7 +31,7 @@ from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, loss_of_moments
-from dpfast.releases.pursuit import PursuedParts, PursuedRows, Pursuit
+from dpfast.releases.pursuit import Chosen, PursuedParts, PursuedRows
 from dpfast.releases.selection import (
     Progress,
     Scored,
@@ -48,7 +48,6 @@ from dpfast.sparse_regression.mechanism import (
     SIGNAL,
     SPREAD,
     Choices,
-    Chosen,
     PursuitFit,
     SparseMechanism,
     SupportThenFit,
@@ -436,10 +435,10 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _pursuit(
         self, privacy: Privacy, n_features: int, n_rows: int, n_outcomes: int = 1, max_rows: int | None = None
-    ) -> Pursuit:
+    ) -> PursuitFit:
         """Calibrate the pursuit: rows are clipped to a given norm, or their entries to [-1, 1]."""
         row_bound = math.inf if self.bound_x is None else float(self.bound_x)
-        return Pursuit(
+        return PursuitFit(
             privacy,
             self.n_nonzero,
             (n_features, n_outcomes),
@@ -457,7 +456,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _planned_stages(self, privacy: Privacy, n_features: int, n_rows: int, max_rows: int | None) -> SparseMechanism:
         if self._way == "pursuit":
-            return PursuitFit(self._pursuit(privacy, n_features, n_rows, max_rows=max_rows))
+            return self._pursuit(privacy, n_features, n_rows, max_rows=max_rows)
         return self._calibrated(privacy, n_features, n_rows)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> SupportThenFit:
@@ -533,7 +532,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         else:
             rows = PursuedParts(table, row_map, RowMap(bound=bound_y), *people)
             n = rows.count_rows()
-        pursuit = PursuitFit(self._pursuit(privacy, table.n_features, n, table.n_outcomes, max_rows))
+        pursuit = self._pursuit(privacy, table.n_features, n, table.n_outcomes, max_rows)
         if pursuit.n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
         return Summed(pursuit, rows, table.n_features, self._expected(pursuit, table.n_features))

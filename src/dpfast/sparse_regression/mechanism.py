@@ -15,14 +15,14 @@ from typing import NamedTuple, TypeAlias
 
 from scipy.special import ndtri
 
-from dpfast._arrays import FloatArray, IntArray
+from dpfast._arrays import IntArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.privacy.objective import SplitCost
-from dpfast.releases.mechanism import Around, Mechanism, Query, Stages
+from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
-from dpfast.releases.pursuit import UNCLIPPED, Pursuit
+from dpfast.releases.pursuit import UNCLIPPED, Chosen, Pursuit
 from dpfast.releases.selection import Scored, ScoredSelection, VotedSelection, Voters, chance_of_noise
 from dpfast.solvers import Box, SquaredLoss
 from dpfast.solvers.losses import LeastSquares
@@ -102,18 +102,6 @@ class _ErrorOfCoefficients(SplitCost):
         return math.hypot(deviation, USUAL_COEFFICIENT * convexity)
 
 
-class Chosen(NamedTuple):
-    """Estimates from the releases of a fit."""
-
-    features: tuple[int, ...]
-    #: Coefficients of these features (k, l).
-    theta: FloatArray
-    #: Share of the signal that the releases show to be off.
-    error: float = 0.0
-    #: Of every outcome, if there is one.
-    intercept: FloatArray | None = None
-
-
 class Choices(NamedTuple):
     """Statistics of the table for both stages: the data owner's."""
 
@@ -164,54 +152,31 @@ class SupportThenFit(Mechanism[Chosen]):
 
 def _chosen(chosen: Release, fitted: Release) -> Chosen:
     error = math.sqrt(chance_of_noise(chosen)) if "votes" in chosen.values else 0.0
-    return Chosen(tuple(chosen.values["support"].tolist()), fitted.values["coef"][:, None], error)
+    return Chosen(tuple(chosen.values["support"].tolist()), fitted.values["coef"][:, None], error=error)
 
 
 @dataclass(frozen=True)
-class PursuitFit(Around[Chosen]):
-    """Pursuit of features for all outcomes."""
-
-    pursuit: Pursuit
-
-    @property
-    def inner(self) -> Pursuit:
-        """All of the releases."""
-        return self.pursuit
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows, where it is public."""
-        return self.pursuit.n_rows
-
-    def stages(self) -> Stages[Chosen]:
-        """Ask for one release after the other."""
-        pursued = yield from self.pursuit.stages()
-
-        def solve() -> Chosen:
-            found = pursued()
-            return Chosen(found.features, found.theta, intercept=found.intercept)
-
-        return solve
+class PursuitFit(Pursuit):
+    """Pursuit of features for all outcomes, and what to expect of it."""
 
     def errors(self, n: int, n_features: int, spread: float = SPREAD, signal: float = SIGNAL) -> Errors:
         """Expect every round to be like the first: residuals are normal and as large as all outcomes."""
-        pursuit = self.pursuit
-        size, n_features = pursuit.size, pursuit.shape[0]
-        radius = pursuit.radius(size)
+        size, n_features = self.size, self.shape[0]
+        radius = self.radius(size)
         prediction = math.sqrt(spread) * radius * USUAL_COEFFICIENT
-        outcome = min(prediction / math.sqrt(R2), pursuit.outcome_bound)
-        squares = n * (pursuit.max_rows or 1) * spread * radius**2 / size
+        outcome = min(prediction / math.sqrt(R2), self.outcome_bound)
+        squares = n * (self.max_rows or 1) * spread * radius**2 / size
         # Of the curvature, the share that the clip leaves.
         score = UNCLIPPED * squares * signal
-        odds = score / pursuit.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
+        odds = score / self.pick(outcome * float(ndtri(0.5 + UNCLIPPED / 2.0))).scales["feature"]
         others = n_features - size
         missed = 1.0 / (1.0 + math.exp(min(odds, 700.0)) / others) if others else 0.0
         # The fit is of residuals, of features assumed to be equally large.
         left = math.sqrt(1.0 - R2) * outcome
-        worse = _WORSE_IF_PURE if pursuit.privacy.delta == 0.0 else 1.0
-        moved = left * math.sqrt(pursuit.fit.expected_loss(n, 0.0, worse=worse))
+        worse = _WORSE_IF_PURE if self.privacy.delta == 0.0 else 1.0
+        moved = left * math.sqrt(self.fit.expected_loss(n, 0.0, worse=worse))
         moved = min(moved, prediction)
-        return Errors(moved, missed, prediction, pursuit.outcome_bound)
+        return Errors(moved, missed, prediction, self.outcome_bound)
 
 
 SparseMechanism: TypeAlias = SupportThenFit | PursuitFit
