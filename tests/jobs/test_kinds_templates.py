@@ -12,7 +12,7 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy, registry
 from dpfast.cli import main
 from dpfast.jobs import parameters
 from dpfast.jobs.kinds import schema, template
-from dpfast.jobs.parameters import NUMBER, REQUIRED, Array, Either, Lists, Named, Table, Variants, Words
+from dpfast.jobs.parameters import ARRAY, NUMBER, REQUIRED, by_name, either, lists, sample, words
 
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -23,7 +23,7 @@ def accepts(schema, value):
     """Whether a value keeps to a JSON schema, of the words that ours are written in."""
     types = {"string": str, "boolean": bool, "integer": int, "array": list, "object": dict, "number": (int, float)}
     known = {"type", "enum", "const", "anyOf", "oneOf", "items", "minItems", "maxItems", "properties", "required"}
-    assert schema.keys() <= known | {"additionalProperties", "description", "default", "title", "$schema"}
+    assert schema.keys() <= known | {"additionalProperties", "description", "default", "examples", "title", "$schema"}
     kind = types[schema["type"]] if "type" in schema else object
     if not isinstance(value, kind) or (isinstance(value, bool) and schema.get("type") in ("integer", "number")):
         return False
@@ -66,7 +66,7 @@ def uncommented(kind):
 
 def keys_of(table, place=()):
     for key in table.keys:
-        if isinstance(key.values, Table):
+        if key.values.keys:
             yield ".".join((*place, key.name)), key.values
             yield from keys_of(key.values, (*place, key.name))
 
@@ -83,7 +83,7 @@ def test_there_is_a_job_for_every_estimator_of_a_family_that_has_jobs():
 def test_a_new_job_shows_and_explains_every_key(kind):
     shown = uncommented(kind)
     for place, table in keys_of(KINDS[kind].description):
-        names = [key.name for key in table.keys if not isinstance(key.values, Table)]
+        names = [key.name for key in table.keys if not key.values.keys]
         assert shown[place] == names
         assert all(key.says for key in table.keys)
         # Citations are taken out of what docstrings say, and nothing is left of them.
@@ -95,8 +95,8 @@ def test_optional_keys_of_a_new_job_are_of_their_kind(kind):
     """What stands behind # is accepted where the # is taken away, one by one."""
     for place, table in keys_of(KINDS[kind].description):
         for key in table.keys:
-            if not isinstance(key.values, Table | Named):
-                value = tomllib.loads(f"x = {key.example or key.usual or key.values.sample()}")["x"]
+            if not key.values.keys and key.values.words != "a table":
+                value = tomllib.loads(f"x = {key.written}")["x"]
                 key.values.taken((*place.split("."), key.name), value)
                 assert accepts(key.schema, value), key.name
 
@@ -154,31 +154,28 @@ def test_the_schema_accepts_new_jobs_of_its_kind_alone(kind, capsys):
 
 
 def test_every_value_that_has_a_sample_accepts_it():
-    def below(values):
-        yield values
-        inner = {Either: lambda one: one.options, Lists: lambda one: [one.item], Named: lambda one: [one.item]}
-        if isinstance(values, Variants):
-            yield from (table for table in values.tables.values())
-        for kind, parts in inner.items():
-            if isinstance(values, kind):
-                for part in parts(values):
-                    yield from below(part)
+    def below(schema):
+        yield schema
+        parts = [schema[name] for name in ("items", "additionalProperties") if schema.get(name)]
+        for part in [*parts, *schema.get("anyOf", ())]:
+            yield from below(part)
 
     for kind in KINDS.values():
         for _, table in keys_of(kind.description):
             for key in table.keys:
-                for values in below(key.values):
-                    sample = tomllib.loads(f"x = {values.sample()}")["x"]
-                    assert values.fits(sample)
-                    assert accepts(values.schema(), sample)
+                every = [key.values, *key.values.tables.values()]
+                for values in every:
+                    assert values.fits(tomllib.loads(f"x = {sample(values.schema)}")["x"])
+                for part in (part for values in every for part in below(values.schema)):
+                    assert accepts(part, tomllib.loads(f"x = {sample(part)}")["x"])
 
 
 def test_arrays_are_lists_whatever_numpy_makes_of_their_type():
     """It is a union, of float too, in NumPy 2.0, one without float in 2.4, and no union in 2.5."""
     box = parameters.values_of(parameters.hints_of(MultiOutcomeRidge)["box_x"])
-    by_name = Named(Lists(NUMBER, 2))
-    assert box == Either((Lists(Either((NUMBER, Array())), 2), by_name, Words({"private": "private"})))
-    assert parameters.values_of(parameters.AnyArray | float | None) == Either((NUMBER, Array()))
+    wanted = either(lists(either(NUMBER, ARRAY), 2), by_name(lists(NUMBER, 2)), words(["private"]))
+    assert (box.words, box.schema) == (wanted.words, wanted.schema)
+    assert parameters.values_of(parameters.AnyArray | float | None).schema == either(NUMBER, ARRAY).schema
 
 
 def test_a_ledger_that_is_there_is_charged_by_no_check_and_no_plan(tmp_path, capsys):
@@ -245,5 +242,5 @@ def test_the_version(capsys):
 )
 def test_arrays_hold_numbers_alone_in_rows_of_one_length(value):
     with pytest.raises(TypeError, match=r"\[a\] b must be a list of numbers, or of lists of them, all of one length"):
-        Array().taken(("a", "b"), value)
-    assert Array().taken(("a", "b"), [[1, 2.5]]).tolist() == [[1.0, 2.5]]
+        ARRAY.taken(("a", "b"), value)
+    assert ARRAY.taken(("a", "b"), [[1, 2.5]]).tolist() == [[1.0, 2.5]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpfast.description.description import TableDescriber
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import TEXT, Changes, Lists
+from dpfast.jobs.parameters import TEXT, Changes, lists
 from dpfast.jobs.rows import Rows, RowsForm
 
 _COLUMNS = """
@@ -25,7 +25,7 @@ class Describe(Kind):
     ESTIMATOR = TableDescriber
     FORM = RowsForm(TableDescriber, "none", is_encoded=False, example=(_COLUMNS, ""))
     CHANGES = Changes(
-        values={"crosstabs": Lists(Lists(TEXT, 2))},
+        values={"crosstabs": lists(lists(TEXT, 2))},
         examples={"crosstabs": '[["site", "smoker"]]'},
         left_out=("columns", "calibration", "n_threads"),
     )

@@ -20,7 +20,7 @@ from dpfast.io.columns import Column, DeclaredFiles, table_parts
 from dpfast.io.frames import Batch
 from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
 from dpfast.jobs.kinds import Fact, Progress
-from dpfast.jobs.parameters import LEFT_OUT, NUMBER, Key, Lists, Named, table_of
+from dpfast.jobs.parameters import LEFT_OUT, NUMBER, Key, by_name, lists, table_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,6 @@ class Layout:
 
 
 _LAYOUT = table_of(Layout, n_pre="3", periods='["2019", "2020", "2021", "2022"]')
-_TARGETS = Named(Lists(NUMBER), example="Bern = [1.0, 1.2, 1.1, 1.6]")
 _TARGETS_SAY = (
     "Public series, by name, with a wide table: outcomes of all periods, or of those before the intervention, for "
     "which a prediction is made."
@@ -254,7 +253,7 @@ class PanelForm:
     sections = (
         Key("input", INPUT, INPUT.says),
         Key("panel", _LAYOUT, _LAYOUT.says),
-        Key("targets", _TARGETS, _TARGETS_SAY, LEFT_OUT),
+        Key("targets", by_name(lists(NUMBER)), _TARGETS_SAY, LEFT_OUT, "Bern = [1.0, 1.2, 1.1, 1.6]"),
     )
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Panel:

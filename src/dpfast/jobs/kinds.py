@@ -26,26 +26,8 @@ from dpfast._arguments import explained
 from dpfast._optional import LIBRARIES, Library
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
-from dpfast.jobs.parameters import (
-    INTEGER,
-    LEFT_OUT,
-    NUMBER,
-    REQUIRED,
-    TEXT,
-    Changes,
-    Either,
-    Key,
-    Named,
-    Schema,
-    Table,
-    Values,
-    Variants,
-    Words,
-    hints_of,
-    keys_of,
-    refuse_unknown,
-    table_of,
-)
+from dpfast.jobs import parameters as toml
+from dpfast.jobs.parameters import LEFT_OUT, REQUIRED, Changes, Key, Schema, Values
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy, Unit, UtilityWarning
 
@@ -153,10 +135,10 @@ class Kind(ABC):
         return planned
 
     @cached_property
-    def description(self) -> Table:
+    def description(self) -> Values:
         """The content of a job file of this kind: the source of checks, schema and template."""
         sections = [*self.FORM.sections, *self._own_sections()]
-        return Table(tuple(sections), f"A job for dpfast: {self.summary}")
+        return toml.table(sections, f"A job for dpfast: {self.summary}")
 
     @property
     def summary(self) -> str:
@@ -164,28 +146,24 @@ class Kind(ABC):
         return (self.ESTIMATOR.__doc__ or "").partition("\n")[0]
 
     def _own_sections(self) -> Iterator[Key]:
-        estimator = Table(
-            (Key("kind", Words.of(self.KIND), "What is fitted.", example=f'"{self.KIND}"'), *self._parameters()),
-            elsewhere=_ELSEWHERE,
-        )
-        yield Key("estimator", estimator, self.summary)
+        kind = Key("kind", toml.words([self.KIND]), "What is fitted.", example=f'"{self.KIND}"')
+        yield Key("estimator", toml.table([kind, *self._parameters()], elsewhere=_ELSEWHERE), self.summary)
         yield Key("privacy", _PRIVACY, _PRIVACY.says)
-        yield Key("plan", Table(tuple(self._assumptions())), _PLAN, LEFT_OUT)
+        yield Key("plan", toml.table(self._assumptions()), _PLAN, LEFT_OUT)
         yield Key("output", _OUTPUT, _OUTPUT.says)
 
     def _parameters(self) -> Iterator[Key]:
         left_out = (*_ELSEWHERE, *self.CHANGES.left_out)
         every = replace(self.CHANGES, left_out=left_out, classes=getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()))
-        keys = keys_of(self.ESTIMATOR, hints_of(self.ESTIMATOR), self.ESTIMATOR.__doc__ or "", every)
+        keys = toml.keys_of(self.ESTIMATOR, every)
         # What all estimators have comes last.
         shared = ("adjacency", "calibration", "random_state", "n_threads")
         return iter(sorted(keys, key=lambda key: key.name in shared))
 
     def _assumptions(self) -> Iterator[Key]:
-        plan = self.ESTIMATOR.plan
         known = Changes(left_out=(self.PEOPLE, "max_rows", "panel"))
-        yield Key("people", INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
-        for key in keys_of(plan, hints_of(plan), plan.__doc__ or "", known):
+        yield Key("people", toml.INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
+        for key in toml.keys_of(self.ESTIMATOR.plan, known):
             yield replace(key, default=LEFT_OUT, example=None)
 
 
@@ -195,16 +173,16 @@ _LEDGER_SAYS = (
     "it is not there."
 )
 _LEDGER_KEYS = (
-    Key("path", TEXT, "The file.", example='"people.ledger"'),
-    Key("epsilon", NUMBER, "The budget: all that may ever be spent.", example="3.0"),
-    Key("delta", NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
-    *keys_of(Ledger, hints_of(Ledger.__init__), Ledger.__doc__ or "", Changes(left_out=("budget", "path", "unit"))),
+    Key("path", toml.TEXT, "The file.", example='"people.ledger"'),
+    Key("epsilon", toml.NUMBER, "The budget: all that may ever be spent.", example="3.0"),
+    Key("delta", toml.NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
+    *toml.keys_of(Ledger, Changes(left_out=("budget", "path", "unit")), hinted=Ledger.__init__),
 )
-_PRIVACY = Table(
+_PRIVACY = toml.table(
     (
-        Key("epsilon", NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
-        Key("delta", NUMBER, "0 for pure differential privacy, which asks for more noise.", 0.0, example="1e-6"),
-        Key("ledger", Table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
+        Key("epsilon", toml.NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
+        Key("delta", toml.NUMBER, "0 for pure differential privacy, which asks for more noise.", 0.0, example="1e-6"),
+        Key("ledger", toml.table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
     ),
     "What may be spent.",
     elsewhere={"adjacency": "it is a key of [estimator]"},
@@ -267,7 +245,7 @@ class Output:
         return [one for one in usual if _missing(one) is None] if self.formats is None else self.formats
 
 
-_OUTPUT = table_of(Output, folder='"fit"')
+_OUTPUT = toml.table_of(Output, folder='"fit"')
 
 
 def _missing(file_format: str) -> Library | None:
@@ -308,27 +286,23 @@ def template(kind: Kind) -> str:
 
 def schema(kinds: Iterable[Kind]) -> Schema:
     """Return the JSON schema (draft 7) of jobs of some kinds, for editors of TOML."""
-    alternatives = [kind.description.schema() | {"title": kind.KIND} for kind in kinds]
+    alternatives = [kind.description.schema | {"title": kind.KIND} for kind in kinds]
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "A job for dpfast"}
     return head | (alternatives[0] if len(alternatives) == 1 else {"oneOf": alternatives})
 
 
 def _section(place: tuple[str, ...], key: Key) -> Iterator[str]:
     """Yield the lines of a table; as comments, where it may be left out and has nothing to show."""
-    is_shown = key.default is REQUIRED or (isinstance(key.values, Named) and bool(key.values.example))
+    is_shown = key.default is REQUIRED or bool(key.example)
     mark = "" if is_shown else "# "
     yield from _comment(key.says)
-    if isinstance(key.values, Named):
-        yield from _explained(key.values.item)
-        yield f"{mark}[{'.'.join(place)}]"
-        yield from (mark + line for line in key.values.example.splitlines())
-        return
-    assert isinstance(key.values, Table)
+    inner = [one for one in key.values.keys if one.values.keys]
+    if not key.values.keys:
+        yield from _explained(key.values)
     yield f"{mark}[{'.'.join(place)}]"
-    inner = [one for one in key.values.keys if isinstance(one.values, Table)]
+    yield from (mark + line for line in (key.example or "").splitlines())
     for number, one in enumerate(one for one in key.values.keys if one not in inner):
-        if number > 0:
-            yield ""
+        yield from [""] * (number > 0)
         yield from _key(one, is_comment=not is_shown)
     for one in inner:
         yield ""
@@ -340,26 +314,16 @@ def _key(key: Key, *, is_comment: bool) -> Iterator[str]:
     yield from _comment(key.says)
     yield from _explained(key.values)
     is_set = key.example is not None or key.default is REQUIRED
-    value = key.example or key.usual or key.values.sample()
-    yield f"{'# ' if is_comment or not is_set else ''}{key.name} = {value}"
+    yield f"{'# ' if is_comment or not is_set else ''}{key.name} = {key.written}"
 
 
 def _explained(values: Values) -> Iterator[str]:
     """Yield the contents of tables that may replace a value."""
-    for variants in _variants(values):
-        for name, table in variants.tables.items():
-            yield from _comment(f'{{ kind = "{name}" }}: {table.says}', "#   ")
-            for key in table.keys:
-                optional = "" if key.default is REQUIRED else " (optional)"
-                yield from _comment(f"{key.name}{optional}: {key.says or key.values.words}", "#     ")
-
-
-def _variants(values: Values) -> Iterator[Variants]:
-    if isinstance(values, Variants):
-        yield values
-    elif isinstance(values, Either):
-        for option in values.options:
-            yield from _variants(option)
+    for name, table in values.tables.items():
+        yield from _comment(f'{{ kind = "{name}" }}: {table.says}', "#   ")
+        for key in table.keys:
+            optional = "" if key.default is REQUIRED else " (optional)"
+            yield from _comment(f"{key.name}{optional}: {key.says or key.values.words}", "#     ")
 
 
 def _comment(text: str, mark: str = "# ") -> list[str]:
@@ -480,7 +444,7 @@ def _kind(content: Mapping[str, Any]) -> Kind:
     """Return the kind of a job, which decides its other sections."""
     known = kinds()
     sections = [section.name for kind in known.values() for section in kind.description.keys]
-    refuse_unknown((), content, list(dict.fromkeys(sections)))
+    toml.refuse_unknown((), content, list(dict.fromkeys(sections)))
     if "estimator" not in content:
         raise ValueError("[job] lacks the key 'estimator'")
     estimator = content["estimator"]
@@ -488,7 +452,8 @@ def _kind(content: Mapping[str, Any]) -> Kind:
         raise TypeError("[estimator] must be a table")
     if "kind" not in estimator:
         raise ValueError("[estimator] lacks the key 'kind'")
-    return known[Words.of(*known).taken(("estimator", "kind"), estimator["kind"])]
+    kind: Kind = toml.words(known).taken(("estimator", "kind"), estimator["kind"])
+    return kind
 
 
 def _digest(content: Mapping[str, Any]) -> str:

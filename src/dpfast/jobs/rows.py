@@ -17,42 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast import _arguments as check
+from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.io import (
-    Boolean,
-    Category,
-    Columns,
-    Deferred,
-    EncodedTable,
-    Interaction,
-    Log,
-    Number,
-    Polynomial,
-    RowOwners,
-    Spline,
-)
+from dpfast.io import Boolean, Category, Columns, Interaction, Number, RowOwners
 from dpfast.io.columns import Column, Feature, Part, table_parts
 from dpfast.io.transforms import Transform
+from dpfast.jobs import parameters as toml
 from dpfast.jobs.inputs import INPUT, NamedColumns
-from dpfast.jobs.parameters import (
-    INTEGER,
-    LEFT_OUT,
-    NUMBER,
-    TEXT,
-    Changes,
-    Either,
-    Key,
-    Lists,
-    Named,
-    Place,
-    Table,
-    Variants,
-    Words,
-    hints_of,
-    keys_of,
-    section,
-    table_of,
-)
+from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Changes, Key, Place, Values, section
 
 
 @dataclass(frozen=True)
@@ -137,9 +109,9 @@ def named(place: Place, declared: Declared) -> Declared:
 
 
 _KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
-_TRANSFORMS: dict[str, type[Transform]] = {"log": Log, "polynomial": Polynomial, "spline": Spline}
-_LEVEL = Either((TEXT, INTEGER))
-_LEVELS = {"levels": Lists(_LEVEL, made=tuple), "missing": _LEVEL}
+_TRANSFORMS: dict[str, type[Transform]] = {"log": io.Log, "polynomial": io.Polynomial, "spline": io.Spline}
+_LEVEL = toml.either(TEXT, INTEGER)
+_LEVELS = {"levels": toml.lists(_LEVEL, made=tuple), "missing": _LEVEL}
 _LIMITS = (
     Key(
         "low",
@@ -155,15 +127,15 @@ _REQUIRED_LIMITS = (
     Key("low", NUMBER, "Least entry of the column: smaller ones are clipped to it first.", example="1.0"),
     Key("high", NUMBER, "Largest entry, likewise.", example="10.0"),
 )
-_PRODUCT = Table(
-    (
+_PRODUCT = toml.table(
+    [
         Key(
             "of",
-            Lists(TEXT, made=tuple),
+            toml.lists(TEXT, made=tuple),
             "Names of at least two other entries of [features]; numbers with low and high.",
             example='["age", "smoker"]',
-        ),
-    ),
+        )
+    ],
     'The products of other features, such as { of = ["age", "smoker"] }',
     lambda place, found: Product(Interaction, found),
 )
@@ -171,7 +143,7 @@ _PRODUCT = Table(
 
 def columns_table(
     only: tuple[str, ...] = tuple(_KINDS), *, limits: str | None, transforms: bool = False, is_encoded: bool = True
-) -> Either:
+) -> Values:
     """Return the declarable keys of a column (the arguments of its class), or the reason for a missing limit.
 
     Described columns are not encoded: they have no keys for the encoding.
@@ -188,12 +160,12 @@ def columns_table(
             ),
         )
         keys = [
-            *keys_of(kind, hints_of(kind), kind.__doc__ or "", changes),
+            *toml.keys_of(kind, changes),
             *((_LIMITS if is_encoded else _REQUIRED_LIMITS) if kind is Number and limits is None else ()),
         ]
         keys = [Key(key.name, key.values, _MISSING.says, key.default) if key.name == "missing" else key for key in keys]
         why = {} if limits is None else {"low": limits, "high": limits}
-        tables[name] = Table(tuple(keys), _summary(kind), _made(Declared, kind), why)
+        tables[name] = toml.table(keys, _summary(kind), _made(Declared, kind), why)
     if transforms:
         tables |= {name: _transform(kind) for name, kind in _TRANSFORMS.items()} | {"interaction": _PRODUCT}
     needs_more = {"category"} if is_encoded else {"category", "number"}
@@ -203,14 +175,14 @@ def columns_table(
     def kind_of(given: Mapping[str, Any]) -> str:
         return "category" if "levels" in given else "interaction" if transforms and "of" in given else usual
 
-    levels = Lists(_LEVEL, made=lambda levels: Declared(Category, {"levels": tuple(levels)}))
-    return Either((Words(alone), *([levels] if "category" in only else ()), Variants(tables, kind_of)))
+    levels = toml.lists(_LEVEL, made=lambda levels: Declared(Category, {"levels": tuple(levels)}))
+    return toml.either(toml.words(alone), *([levels] if "category" in only else ()), toml.variants(tables, kind_of))
 
 
-def _transform(kind: type[Transform]) -> Table:
-    changes = Changes(values={"knots": Lists(NUMBER, made=tuple)}, left_out=("column",))
-    own = keys_of(kind, hints_of(kind), kind.__doc__ or "", changes)
-    return Table((_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING), _summary(kind), _made(Transformed, kind))
+def _transform(kind: type[Transform]) -> Values:
+    changes = Changes(values={"knots": toml.lists(NUMBER, made=tuple)}, left_out=("column",))
+    own = toml.keys_of(kind, changes)
+    return toml.table([_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING], _summary(kind), _made(Transformed, kind))
 
 
 def _summary(kind: type[Any]) -> str:
@@ -277,8 +249,8 @@ class RowWeights:
         return NamedColumns({self.weight: "number"})
 
 
-_PEOPLE = table_of(OwnerColumn, id='"patient"', max_rows="20")
-_WEIGHTS = table_of(RowWeights, weight='"weight"', max_weight="10.0")
+_PEOPLE = toml.table_of(OwnerColumn, id='"patient"', max_rows="20")
+_WEIGHTS = toml.table_of(RowWeights, weight='"weight"', max_weight="10.0")
 
 
 @dataclass(frozen=True)
@@ -308,7 +280,7 @@ class Rows:
         """Most rows of a person that count."""
         return None if self.people is None else self.people.max_rows
 
-    def encoded(self, progress: Callable[[int], object] | None) -> EncodedTable:
+    def encoded(self, progress: Callable[[int], object] | None) -> io.EncodedTable:
         """Return named columns as blocks of numbers."""
         assert self.columns is not None
         return self.columns.encode(self.files, progress)
@@ -336,11 +308,11 @@ class Rows:
         """Fit: from a stream of named columns, or from rows and labels in memory."""
         if self.classes is not None:
             read = cache(partial(self.labelled, progress))
-            data: tuple[Any, ...] = Deferred(lambda: read()[0]), Deferred(lambda: read()[1])
+            data: tuple[Any, ...] = io.Deferred(lambda: read()[0]), io.Deferred(lambda: read()[1])
         else:
             data = (self.encoded(progress),)
         options: dict[str, Any] = (
-            {} if self.weights is None else {"sample_weight": Deferred(partial(self.weights.read, self.files))}
+            {} if self.weights is None else {"sample_weight": io.Deferred(partial(self.weights.read, self.files))}
         )
         if self.people is not None:
             options |= {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
@@ -405,7 +377,7 @@ class RowsForm:
             Key("input", INPUT, INPUT.says),
             *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if "groups" in taken else []),
             *([Key("weights", _WEIGHTS, _WEIGHTS.says, LEFT_OUT)] if "sample_weight" in taken else []),
-            Key("features", Named(column, named, features), says, LEFT_OUT),
+            Key("features", toml.by_name(column, named), says, LEFT_OUT, features),
         ]
         if outcomes != "none":
             what = {
@@ -415,7 +387,8 @@ class RowsForm:
             }[outcomes]
             only = ("boolean", "category") if outcomes == "labels" else ("number", "boolean", "category")
             bounded = "only features have limits, outcomes are bounded by bound_y"
-            sections.append(Key("outcomes", Named(columns_table(only, limits=bounded), named, those), what, LEFT_OUT))
+            declared = toml.by_name(columns_table(only, limits=bounded), named)
+            sections.append(Key("outcomes", declared, what, LEFT_OUT, those))
         self.sections = tuple(sections)
 
     def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Rows:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpfast.column_quantiles.estimator import ColumnQuantiles
 
 from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import NUMBER, Changes, Lists
+from dpfast.jobs.parameters import NUMBER, Changes, lists
 from dpfast.jobs.report import Table
 from dpfast.jobs.rows import RowsForm
 
@@ -19,7 +19,7 @@ class Quantiles(Kind):
     ESTIMATOR = ColumnQuantiles
     NOTE = "Quantiles are candidates: none is nearer than these lie."
     FORM = RowsForm(ColumnQuantiles, "none", example=('dose = "number"', ""))
-    CHANGES = Changes(values={"candidates": Lists(NUMBER)}, examples={"candidates": "[0.0, 0.5, 1.0]"})
+    CHANGES = Changes(values={"candidates": lists(NUMBER)}, examples={"candidates": "[0.0, 0.5, 1.0]"})
 
     def tables(self, model: ColumnQuantiles, features: Sequence[str], _: Sequence[str]) -> dict[str, Table]:
         """Return a quantile a feature."""
