@@ -23,28 +23,8 @@ from dpfast._optional import optional
 from dpfast._redacted import in_own_words
 from dpfast._threads import Task
 from dpfast._transaction import Bracket
-from dpfast.io.frames import (
-    CODES_BEYOND,
-    MISSING,
-    UNDECLARED,
-    Codes,
-    Family,
-    LevelCodes,
-    check_numeric,
-    places_of_codes,
-)
-from dpfast.io.sources import (
-    arrow_library,
-    check_openable,
-    is_dataset,
-    is_lazy_frame,
-    is_number,
-    is_polars_frame,
-    is_reader,
-    is_relation,
-    numbers_of,
-    streams_once,
-)
+from dpfast.io import frames, sources
+from dpfast.io.frames import Codes, Family, LevelCodes
 from dpfast.kernels.columns import ColumnBlock, Rows
 
 _VALUES_PER_BATCH = 1 << 22
@@ -67,8 +47,8 @@ class ArrowStream:
 
 def open_stream(table: Any, name: str) -> ArrowStream:
     """Read the schema of a table accepted by `is_arrow`; no rows are read."""
-    arrow_library(name)
-    if streams_once(table) and not is_reader(table):
+    sources.arrow_library(name)
+    if sources.streams_once(table) and not sources.is_reader(table):
         table = in_own_words(partial(_stream_of, table), _FAILED.format(name))
     schema = in_own_words(partial(_schema, table), _FAILED.format(name))
     return ArrowStream(schema, partial(_batches, table, name))
@@ -76,7 +56,8 @@ def open_stream(table: Any, name: str) -> ArrowStream:
 
 def stream_names(table: Any) -> list[str] | None:
     """Return the names of the columns of a table accepted by `is_arrow`, or None if looking would use it up."""
-    return None if streams_once(table) and not is_reader(table) else list(open_stream(table, "X").schema.names)
+    is_used_up = sources.streams_once(table) and not sources.is_reader(table)
+    return None if is_used_up else list(open_stream(table, "X").schema.names)
 
 
 def batch_rows(n_columns: int) -> int:
@@ -97,16 +78,16 @@ def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any
 
 def _producer(table: Any, names: Sequence[str] | None) -> Any:
     """Return an iterable of record batches. It has columns besides the wanted ones only if they cost nothing."""
-    if is_reader(table):
+    if sources.is_reader(table):
         return table
-    if is_dataset(table):
+    if sources.is_dataset(table):
         wanted = list(table.schema.names if names is None else names)
         # By default a hundred batches are read ahead.
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
         return table.to_batches(columns=wanted, batch_size=batch_rows(len(wanted)), **ahead)
-    if is_lazy_frame(table) or is_polars_frame(table):
+    if sources.is_lazy_frame(table) or sources.is_polars_frame(table):
         return _polars_batches(table if names is None else table.select(names))
-    if names is not None and is_relation(table):
+    if names is not None and sources.is_relation(table):
         # Not by their bare names, which would be read as SQL.
         table = table.select(*map(sys.modules["duckdb"].ColumnExpression, names))
     elif names is not None:
@@ -117,18 +98,18 @@ def _producer(table: Any, names: Sequence[str] | None) -> Any:
 def _polars_batches(frame: Any) -> Iterator[Any]:
     n_rows = batch_rows(len(frame.collect_schema()))
     # As a whole, a frame whose columns are cut differently would be copied.
-    lazy = is_lazy_frame(frame)
+    lazy = sources.is_lazy_frame(frame)
     parts = frame.collect_batches(chunk_size=n_rows, lazy=True) if lazy else frame.iter_slices(n_rows)
     for part in parts:
         yield from _stream_of(part)
 
 
 def _schema(table: Any) -> Any:
-    if is_lazy_frame(table):
+    if sources.is_lazy_frame(table):
         table = sys.modules["polars"].DataFrame(schema=table.collect_schema())
-    elif is_relation(table):
+    elif sources.is_relation(table):
         table = table.limit(0)
-    elif is_polars_frame(table):
+    elif sources.is_polars_frame(table):
         table = table.head(0)
     else:
         return table.schema
@@ -180,12 +161,12 @@ class ArrowBatch:
         """
         column = self.batch.column(name)
         if sys.modules["pyarrow"].types.is_dictionary(column.type):
-            in_own_words(partial(column.validate, full=True), CODES_BEYOND.format(name))
+            in_own_words(partial(column.validate, full=True), frames.CODES_BEYOND.format(name))
         return _without_views(column)
 
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers or booleans; missing entries are NaN."""
-        return np.asarray(numbers_of(self.column(name)), np.float64)
+        return np.asarray(sources.numbers_of(self.column(name)), np.float64)
 
     def codes(self, name: str, levels: Sequence[str]) -> LevelCodes:
         """Return a column of text as places in `levels`, or `MISSING` or `UNDECLARED`."""
@@ -196,10 +177,10 @@ class ArrowBatch:
         codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
         places = _places(column.dictionary, levels)
         if len(places) == 0 and column.indices.null_count == len(codes):
-            return np.full(len(codes), MISSING, np.int32)
-        found = places_of_codes(codes, places, name, least=0)
+            return np.full(len(codes), frames.MISSING, np.int32)
+        found = frames.places_of_codes(codes, places, name, least=0)
         if column.indices.null_count:
-            found[_nulls(column.indices)] = MISSING
+            found[_nulls(column.indices)] = frames.MISSING
         return found
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
@@ -208,7 +189,7 @@ class ArrowBatch:
         pyarrow = sys.modules["pyarrow"]
         encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
         # Indices may be of a type that has no negative numbers.
-        codes: Codes = encoded.indices.cast(pyarrow.int64()).fill_null(MISSING).to_numpy(zero_copy_only=False)
+        codes: Codes = encoded.indices.cast(pyarrow.int64()).fill_null(frames.MISSING).to_numpy(zero_copy_only=False)
         return codes, encoded.dictionary.to_pylist()
 
     def plain(self, name: str, *, may_miss: bool = False) -> NDArray[Any]:
@@ -217,7 +198,7 @@ class ArrowBatch:
         if column.null_count > 0 and not may_miss:
             raise ValueError(f"column {name!r} has missing entries")
         is_coded = sys.modules["pyarrow"].types.is_dictionary(column.type)
-        return numbers_of(column.dictionary_decode() if is_coded else column)
+        return sources.numbers_of(column.dictionary_decode() if is_coded else column)
 
     def series(self, name: str, rows: NDArray[np.bool_]) -> Any:
         """Return some entries of a column as a pandas Series."""
@@ -229,11 +210,11 @@ class ArrowBatch:
 def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
     pyarrow = sys.modules["pyarrow"]
     if pyarrow.types.is_null(column.type):
-        return np.full(len(column), MISSING, np.int32)
+        return np.full(len(column), frames.MISSING, np.int32)
     places = sys.modules["pyarrow.compute"].index_in(column, value_set=pyarrow.array(levels, column.type))
-    codes: LevelCodes = places.fill_null(UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int32)
+    codes: LevelCodes = places.fill_null(frames.UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int32)
     if column.null_count:
-        codes[_nulls(column)] = MISSING
+        codes[_nulls(column)] = frames.MISSING
     return codes
 
 
@@ -248,7 +229,7 @@ def arrow_families(schema: Any) -> dict[str, Family]:
     def family(kind: Any) -> Literal["number", "text", "any", "other"]:
         if types.is_null(kind):
             return "any"
-        if is_number(kind):
+        if sources.is_number(kind):
             return "number"
         values = kind.value_type if types.is_dictionary(kind) else kind
         is_text = types.is_string(values) or types.is_large_string(values) or types.is_string_view(values)
@@ -264,8 +245,8 @@ def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Generator[tuple[
 
 def parquet_schema(path: Path) -> Any:
     """Read a Parquet file's schema from its footer."""
-    parquet = arrow_library(repr(str(path))).parquet
-    check_openable(path)
+    parquet = sources.arrow_library(repr(str(path))).parquet
+    sources.check_openable(path)
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
@@ -287,7 +268,7 @@ def parquet_batches(
 def _parquet_batches(
     path: Path, names: list[str] | None, coded: list[str]
 ) -> Generator[tuple[ArrowBatch, float], None, None]:
-    parquet = arrow_library(repr(str(path))).parquet
+    parquet = sources.arrow_library(repr(str(path))).parquet
     n_columns = len(parquet_schema(path) if names is None else names)
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
     damaged = _DAMAGED_PARQUET.format(str(path))
@@ -327,11 +308,11 @@ def _reading_ahead(
 def rows_of(batches: Iterable[Any], schema: Any, name: str) -> Iterator[Rows]:
     """Columns as they are, float32 where every column is, else float64; nulls become NaN. The first has no rows."""
     types = sys.modules["pyarrow"].types
-    check_numeric(name, ((field.name, field.type, is_number(field.type)) for field in schema))
+    frames.check_numeric(name, ((field.name, field.type, sources.is_number(field.type)) for field in schema))
     dtype = np.float32 if len(schema) and all(types.is_float32(field.type) for field in schema) else np.float64
     yield np.empty((0, len(schema)), dtype)
     for batch in batches:
-        yield ColumnBlock(map(numbers_of, batch.columns), dtype)
+        yield ColumnBlock(map(sources.numbers_of, batch.columns), dtype)
 
 
 def one_ahead(items: Generator[T, None, None]) -> Iterator[T]:

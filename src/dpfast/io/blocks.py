@@ -24,31 +24,13 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._redacted import in_own_words
+from dpfast.io import sources
 from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
 from dpfast.io.columns import EncodedTable
 from dpfast.io.csv_files import csv_blocks, csv_names
 from dpfast.io.frames import frame_as_array, frame_blocks
 from dpfast.io.people import RowOwners
-from dpfast.io.sources import (
-    Matrix,
-    as_matrix,
-    borrowed,
-    check_unmasked,
-    file_format,
-    is_arrow,
-    is_dask,
-    is_frame,
-    is_held,
-    is_lent,
-    is_path,
-    is_query,
-    is_sparse,
-    load_npy,
-    sparse_blocks,
-    streams_once,
-    table_files,
-    tables_of,
-)
+from dpfast.io.sources import as_matrix, is_arrow, is_frame, is_path
 from dpfast.kernels.columns import CodedBlock, ColumnBlock, Rows, SparseBlock
 
 
@@ -56,9 +38,9 @@ def is_unordered(table: Any) -> bool:
     """Whether a table's rows, or those of one in a list, come in no order that holds from one reading to the next."""
     source = _source(table)
     if not isinstance(source, list | tuple):
-        return is_query(source)
+        return sources.is_query(source)
     # Its type says whether an object is a query, and a list may hold a number a row.
-    return any(map(is_query, {type(one): one for one in source}.values()))
+    return any(map(sources.is_query, {type(one): one for one in source}.values()))
 
 
 def check_aligned(**tables: Any) -> None:
@@ -67,7 +49,7 @@ def check_aligned(**tables: Any) -> None:
         return
     given = [(name, _source(table)) for name, table in tables.items() if table is not None]
     for name, table in given:
-        check_unmasked(table, name)
+        sources.check_unmasked(table, name)
         if len(given) > 1 and is_unordered(table):
             raise TypeError(
                 f"{name} is a query, whose rows come in no fixed order, so that no other table can go with it row by "
@@ -141,7 +123,7 @@ ACCEPTED = (
 )
 
 
-def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> Matrix | None:
+def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: bool = False) -> sources.Matrix | None:
     """Return a table that is one array already, or None.
 
     A memory map is one, and so is a frame of one dtype and one block; of another, of Arrow's and Polars' tables and of
@@ -150,14 +132,14 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
     if type(table) is np.ndarray:
         return as_matrix(table, name, is_outcome=is_outcome)
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
-        table = load_npy(Path(table))
-    table = borrowed(table, name)
+        table = sources.load_npy(Path(table))
+    table = sources.borrowed(table, name)
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
-    elif may_copy and is_held(table):
+    elif may_copy and sources.is_held(table):
         table = np.concatenate([np.asarray(block) for block in arrow_blocks(table, name)])
-    elif may_copy and is_sparse(table):
-        (table,) = map(np.asarray, sparse_blocks(table, name, whole=True))
+    elif may_copy and sources.is_sparse(table):
+        (table,) = map(np.asarray, sources.sparse_blocks(table, name, whole=True))
     if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
         return as_matrix(table, name, is_outcome=is_outcome)
     return None
@@ -206,7 +188,7 @@ def is_read_once(table: object) -> bool:
     """Whether `blocks` can go through a table, or one of those in a list, a single time."""
     if isinstance(table, EncodedTable):
         return is_read_once(table.source)
-    if streams_once(table):
+    if sources.streams_once(table):
         return True
     if isinstance(table, (list, tuple)) and _is_table_list(table):
         return any(is_read_once(one) for item in table for one in (item if isinstance(item, tuple) else (item,)))
@@ -219,24 +201,24 @@ def is_made_anew(table: object) -> bool:
         return is_made_anew(table.source)
     if isinstance(table, (list, tuple)):
         return _is_table_list(table) and any(map(is_made_anew, table))
-    return _is_plain_iterable(table) and not (is_arrow(table) or is_lent(table) or _becomes_array(table))
+    return _is_plain_iterable(table) and not (is_arrow(table) or sources.is_lent(table) or _becomes_array(table))
 
 
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
     if isinstance(table, ColumnBlock | CodedBlock | SparseBlock):
         return iter([table])
-    table = borrowed(table, name)
+    table = sources.borrowed(table, name)
     whole = in_memory(table, name, is_outcome=is_outcome)
     if whole is not None:
         return iter([whole])
     if is_frame(table):
         return (as_matrix(part, name, is_outcome=is_outcome) for part in frame_blocks(table, name))
-    if is_sparse(table):
-        return sparse_blocks(table, name)
+    if sources.is_sparse(table):
+        return sources.sparse_blocks(table, name)
     if is_arrow(table):
         return arrow_blocks(table, name)
     if is_path(table):
-        return _blocks_of_files(table_files(table, name), name, is_outcome=is_outcome)
+        return _blocks_of_files(sources.table_files(table, name), name, is_outcome=is_outcome)
     if isinstance(table, EncodedTable):
         table = table.blocks()
     if _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):
@@ -248,7 +230,7 @@ def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow
     columns = _SameColumns(name)
     # Lists have been compared with what goes with them.
     has_frames = allow_pairs or isinstance(table, list | tuple)
-    for item in tables_of(table, name):
+    for item in sources.tables_of(table, name):
         columns.check(item)
         if is_frame(item) and not has_frames:
             raise TypeError(
@@ -290,8 +272,8 @@ class _SameColumns:
 def column_names(table: Any, name: str) -> list[Any] | None:
     """Return the names of a table's columns, or None where it has none, or looking would use it up."""
     if is_path(table):
-        file = table_files(table, name)[0]
-        kind = file_format(file, name)
+        file = sources.table_files(table, name)[0]
+        kind = sources.file_format(file, name)
         return None if kind == "npy" else csv_names(file) if kind == "csv" else list(parquet_schema(file).names)
     if is_frame(table):
         return list(table.columns) if table.ndim == 2 else None
@@ -312,9 +294,9 @@ def _aligned(xs: Iterator[Rows], ys: Iterator[Rows]) -> Iterator[Block]:
 
 
 def _file_stream(file: Path, name: str, *, is_outcome: bool) -> Iterable[Rows]:
-    kind = file_format(file, name)
+    kind = sources.file_format(file, name)
     if kind == "npy":
-        return [as_matrix(load_npy(file), name, is_outcome=is_outcome)]
+        return [as_matrix(sources.load_npy(file), name, is_outcome=is_outcome)]
     return csv_blocks(file, name) if kind == "csv" else parquet_blocks(file, name)
 
 
@@ -327,7 +309,7 @@ def _is_table_list(table: object) -> bool:
         return False
     if isinstance(first, (tuple, str, os.PathLike)) or is_frame(first) or is_arrow(first):
         return True
-    return is_lent(first) or np.ndim(first) == 2
+    return sources.is_lent(first) or np.ndim(first) == 2
 
 
 def _is_nested_numbers(table: object) -> bool:
@@ -336,14 +318,14 @@ def _is_nested_numbers(table: object) -> bool:
 
 def _becomes_array(table: object) -> bool:
     """Whether an object that is no table of another kind offers itself to NumPy as an array."""
-    return hasattr(table, "__array__") and not (is_frame(table) or is_arrow(table) or is_dask(table))
+    return hasattr(table, "__array__") and not (is_frame(table) or is_arrow(table) or sources.is_dask(table))
 
 
 def _is_plain_iterable(table: object) -> bool:
     """Tell an iterable of blocks from text, mappings, sets and other libraries' arrays."""
     if isinstance(table, (str, bytes, dict, set, frozenset)) or hasattr(table, "shape"):
         return False
-    return isinstance(table, Iterable) and not is_dask(table)
+    return isinstance(table, Iterable) and not sources.is_dask(table)
 
 
 def names_of(x: Any) -> tuple[str, ...] | None:

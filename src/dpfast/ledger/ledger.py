@@ -33,19 +33,7 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast._documents import Fact, card, caution, facts, printed, section
 from dpfast.ledger import entries as sums
-from dpfast.ledger.entries import (
-    Draft,
-    DrawnError,
-    Entry,
-    MemoryStorage,
-    Process,
-    Release,
-    Totals,
-    checked_fields,
-    now,
-    releases_html,
-    unit_value,
-)
+from dpfast.ledger.entries import Draft, DrawnError, Entry, MemoryStorage, Process, Release, Totals, now, unit_value
 from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines, sum_facts
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
@@ -540,7 +528,7 @@ class Ledger:
         if not kept:
             parts.append(caution("no guarantee: the releases marked below void that of all together"))
         if entries.releases:
-            parts.append(section(f"{len(entries.releases)} releases", releases_html(entries.releases)))
+            parts.append(section(f"{len(entries.releases)} releases", sums.releases_html(entries.releases)))
         return card("Ledger", *parts)
 
     def __repr__(self) -> str:
@@ -610,7 +598,7 @@ def _check_paid(releases: tuple[Release, ...], entry: Entry) -> None:
         paid = release.privacy
         if not (paid.epsilon > 0.0 and 0.0 <= paid.delta < 1.0):  # a sum of guarantees
             Privacy(paid.epsilon, paid.delta, paid.adjacency)
-        checked_fields(vars(release).__getitem__)
+        sums.checked_fields(vars(release).__getitem__)
     for part in {release.part for release in releases} or {None}:
         own = [release for release in releases if release.part in (None, part)]
         _check_kept(own, cost)

@@ -20,19 +20,9 @@ from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, single_threaded_blas, threads_for
 from dpfast.io.people import People, people
 from dpfast.io.sources import dtype_name, unfit
-from dpfast.kernels import coded_gram, row_maps, sparse_gram
+from dpfast.kernels import coded_gram, columns, row_maps, sparse_gram
 from dpfast.kernels import gram as kernel
-from dpfast.kernels.columns import (
-    CodedBlock,
-    ColumnBlock,
-    FixedPoint,
-    Rows,
-    SparseBlock,
-    in_c_order,
-    is_dense,
-    range_of,
-    readable,
-)
+from dpfast.kernels.columns import CodedBlock, ColumnBlock, FixedPoint, Rows, SparseBlock
 from dpfast.kernels.people import PersonSums
 from dpfast.kernels.row_maps import RowMapKernel
 from dpfast.statistics.coded import CodedMap
@@ -204,7 +194,7 @@ class GramAccumulator(Layout):
             return x[selected], None if y is None else y[selected]
 
         def add(part: kernel.GramSums, start: int, stop: int) -> int:
-            return part.add(*range_of(x, y, rows, start, stop))
+            return part.add(*columns.range_of(x, y, rows, start, stop))
 
         def add_mapped(maps: Maps, part: kernel.GramSums, start: int, stop: int) -> int:
             for first in range(start, stop, step := max(1, _MAPPED_ENTRIES // max(1, x.shape[1]))):
@@ -214,7 +204,7 @@ class GramAccumulator(Layout):
             return kernel.PACKED
 
         def add_by_kernels(of_x: RowMapKernel, of_y: RowMapKernel | None, part: Any, start: int, stop: int) -> int:
-            return row_maps.add_mapped(part, of_x, of_y, *range_of(x, y, rows, start, stop))
+            return row_maps.add_mapped(part, of_x, of_y, *columns.range_of(x, y, rows, start, stop))
 
         def add_coded(
             maps: Maps, coded: CodedMap, values: IntArray, part: coded_gram.CodedSums, start: int, stop: int
@@ -226,7 +216,7 @@ class GramAccumulator(Layout):
                 x_rows, y_rows = some(first, min(first + coded.rows_at_a_time, stop))
                 assert isinstance(x_rows, CodedBlock)
                 numbers, beyond = coded.numbers(x_rows)
-                y_mapped = None if y_rows is None else readable(io.map_block(y_rows, None, maps[1], None)[0])
+                y_mapped = None if y_rows is None else columns.readable(io.map_block(y_rows, None, maps[1], None)[0])
                 status = part.add_coded(numbers, x_rows.codes, y_mapped, 0, len(x_rows), beyond)
                 if status == kernel.PACKED and beyond.any():
                     left = np.flatnonzero(beyond)
@@ -239,7 +229,7 @@ class GramAccumulator(Layout):
             x_rows, y_rows = io.map_block(*some(start, stop), None, map_y)
             assert isinstance(x_rows, SparseBlock)
             self._check_block(x_rows, y_rows)
-            y_read = None if y_rows is None else readable(y_rows)
+            y_read = None if y_rows is None else columns.readable(y_rows)
             return sparse_gram.add_sparse(part, x_rows.readable(), y_read, 0, len(x_rows))
 
         def adder() -> AddRange:
@@ -265,7 +255,7 @@ class GramAccumulator(Layout):
         map_x, map_y = (RowMap() if one is None else one for one in self._maps)
         if not (isinstance(map_x, RowMap) and isinstance(map_y, RowMap)):
             return None
-        if not (is_dense(x) and (y is None or is_dense(y))):
+        if not (columns.is_dense(x) and (y is None or columns.is_dense(y))):
             return None
         of_x, of_y = map_x.kernel(x.shape[1]), None if y is None else map_y.kernel(y.shape[1])
         self._check_block(np.empty((0, of_x.n_features)), None if of_y is None else np.empty((0, of_y.n_features)))
@@ -275,7 +265,7 @@ class GramAccumulator(Layout):
         """Add rows that pass through maps first, all of their columns; returns a status."""
         x, y = io.map_block(x, y, *maps)
         self._check_block(x, y)
-        return part.add(readable(x), None if y is None else readable(y), None, 0, len(x))
+        return part.add(columns.readable(x), None if y is None else columns.readable(y), None, 0, len(x))
 
     def _add_ranges(
         self,
@@ -533,7 +523,7 @@ def _checked_rows(rows: ArrayLike, n_rows: int) -> IntArray:
         raise TypeError(f"rows must hold integers or be a boolean mask, got dtype {dtype_name(index)}")
     if index.min() < 0 or index.max() >= n_rows:
         raise ValueError("rows must lie between 0 and one below the number of rows of the table")
-    return in_c_order(index, np.int64)
+    return columns.in_c_order(index, np.int64)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
