@@ -12,7 +12,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -68,6 +68,10 @@ class Line(NamedTuple):
     caution: str
 
 
+#: A private fit at an epsilon and a delta.
+Fit = Callable[[float, float], Any]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """An estimator, its data, and the number to compare."""
@@ -75,8 +79,7 @@ class Comparison:
     data: str
     people: int
     quantity: str
-    #: Fits, of a budget.
-    fit: Callable[[float, float], Any]
+    fit: Fit
     value: Callable[[Any], float]
 
     def line(self, epsilon: float, delta: float) -> tuple[Line, list[Any]]:
@@ -149,6 +152,7 @@ _TUMOURS = np.concatenate(
 # Age, sex, body mass index, blood pressure and six blood values; and the score of the disease.
 _PATIENTS = np.array([[18, 1, 15, 60, 80, 30, 10, 1.5, 3, 50], [90, 2, 45, 140, 350, 260, 110, 10, 6.5, 150]])
 _SCORES = 10.0, 360.0
+_SCORE_REACH = (_SCORES[1] - _SCORES[0]) / 2.0
 # Body mass index, blood pressure and, as a logarithm, triglycerides.
 _KNOWN_TO_MATTER = [2, 3, 8]
 
@@ -207,15 +211,21 @@ def measurements() -> tuple[FloatArray, NDArray[np.int64]]:
     return measured / _TUMOURS, benign
 
 
+def _fits(estimator: type[Any], *table: Any, exact: Mapping[str, Any] | None = None, **options: Any) -> Fit:
+    """Return the fits of an estimator to a table, with some other options where there is no noise."""
+
+    def fit(epsilon: float, delta: float) -> Any:
+        return estimator(epsilon, delta, **options | dict((math.isinf(epsilon) and exact) or {})).fit(*table)
+
+    return fit
+
+
 def digits() -> Comparison:
     """Classify digits by ten outcomes on 64 pixels."""
     rows, labels, other_rows, other_labels = parted(*images())
     outcomes = np.asarray(labels[:, None] == np.arange(10), np.float64)
-
-    def fit(epsilon: float, delta: float) -> MultiOutcomeRidge:
-        ridge: Any = {"ridge": 1.0} if np.isinf(epsilon) else {}
-        model = MultiOutcomeRidge(epsilon, delta, bound_x=4.0, bound_y=1.0, nonnegative=True, **ridge)
-        return model.fit(rows, outcomes)
+    bounds = {"bound_x": 4.0, "bound_y": 1.0, "nonnegative": True}
+    fit = _fits(MultiOutcomeRidge, rows, outcomes, exact={"ridge": 1.0}, **bounds)
 
     def accuracy(model: MultiOutcomeRidge) -> float:
         return float(accuracy_score(other_labels, np.argmax(model.predict(other_rows), axis=1)))
@@ -227,16 +237,13 @@ def tumours() -> Comparison:
     """Classify malignant tumours by 30 measurements."""
     measured, benign = measurements()
     rows, labels, other_rows, other_labels = parted(2.0 * measured - 1.0, benign)
+    options = {"bound_x": 3.5, "classes": [0, 1], "method": "gradient"}
+    fit = _fits(ObjectivePerturbationClassifier, rows, labels, exact={"method": "auto"}, **options)
+    return Comparison("breast cancer", len(rows), "accuracy", fit, partial(_scored, other_rows, other_labels))
 
-    def fit(epsilon: float, delta: float) -> ObjectivePerturbationClassifier:
-        method: Any = "auto" if np.isinf(epsilon) else "gradient"
-        model = ObjectivePerturbationClassifier(epsilon, delta, bound_x=3.5, classes=[0, 1], method=method)
-        return model.fit(rows, labels)
 
-    def accuracy(model: ObjectivePerturbationClassifier) -> float:
-        return float(model.score(other_rows, other_labels))
-
-    return Comparison("breast cancer", len(rows), "accuracy", fit, accuracy)
+def _scored(rows: FloatArray, labels: NDArray[Any], model: ObjectivePerturbationClassifier) -> float:
+    return float(model.score(rows, labels))
 
 
 def patients() -> tuple[FloatArray, FloatArray]:
@@ -254,33 +261,22 @@ def disease() -> Comparison:
     """Explain the score by three measurements, robustly."""
     rows, score = patients()
     rows = rows[:, _KNOWN_TO_MATTER]
-
-    def fit(epsilon: float, delta: float) -> ObjectivePerturbationRegressor:
-        bounds = {"bound_x": np.sqrt(3.0), "bound_y": (_SCORES[1] - _SCORES[0]) / 2.0}
-        model = ObjectivePerturbationRegressor(epsilon, delta, loss="huber", **bounds)
-        return model.fit(rows, score)
-
+    options = {"loss": "huber", "bound_x": np.sqrt(3.0), "bound_y": _SCORE_REACH}
+    fit = _fits(ObjectivePerturbationRegressor, rows, score, **options)
     return Comparison("diabetes, 3 features", len(rows), "R2", fit, partial(_explained, rows, score))
 
 
 def disease_by_few() -> Comparison:
     """Explain the score by three measurements of ten, which are chosen privately too."""
     rows, score = patients()
-
-    def fit(epsilon: float, delta: float) -> SparseRegression:
-        bounds: dict[str, Any] = {"box_x": (-1.0, 1.0), "bound_y": (_SCORES[1] - _SCORES[0]) / 2.0}
-        return SparseRegression(epsilon, delta, n_nonzero=3, **bounds).fit(rows, score)
-
+    fit = _fits(SparseRegression, rows, score, n_nonzero=3, box_x=(-1.0, 1.0), bound_y=_SCORE_REACH)
     return Comparison("diabetes, 3 of 10", len(rows), "R2", fit, partial(_explained, rows, score))
 
 
 def made_up() -> Comparison:
     """Find three features among sixty that make an outcome."""
     rows, outcomes = sparse_regression_rows(4_000, 60, MADE_UP)
-
-    def fit(epsilon: float, delta: float) -> SparseRegression:
-        return SparseRegression(epsilon, delta, n_nonzero=3, box_x=(-1.0, 1.0)).fit(rows, outcomes)
-
+    fit = _fits(SparseRegression, rows, outcomes, n_nonzero=3, box_x=(-1.0, 1.0))
     return Comparison("made up, 3 of 60", len(rows), "R2", fit, partial(_explained, rows, outcomes))
 
 
@@ -292,10 +288,7 @@ def tobacco_tax() -> Comparison:
     )
     row, n_pre = states.index("California"), int(np.searchsorted(years, _TAX_YEAR))
     donors, target = np.delete(sales, row, axis=0), sales[row]
-
-    def fit(epsilon: float, delta: float) -> SyntheticControl:
-        options: dict[str, Any] = {"ridge": 1.0} if math.isinf(epsilon) else {"bound": _PACKS}
-        return SyntheticControl(epsilon, delta, **options).fit(donors, n_pre)
+    fit = _fits(SyntheticControl, donors, n_pre, exact={"ridge": 1.0, "bound": 1.0}, bound=_PACKS)
 
     def effect(model: SyntheticControl) -> float:
         return float(np.mean(target[n_pre:] - model.predict(target[:n_pre])))
@@ -305,29 +298,17 @@ def tobacco_tax() -> Comparison:
 
 def without_effect() -> Comparison:
     """Predict a made-up target without an intervention that has no effect."""
-    donors, target = made_up_panel()
-
-    def fit(epsilon: float, delta: float) -> SyntheticControl:
-        return SyntheticControl(epsilon, delta).fit(donors, _N_PRE, target)
+    donors, target, _ = synthetic_control_panel(_N_DONORS, _N_PRE, seed=0)
 
     def level(model: SyntheticControl) -> float:
         return float(np.mean(model.predict(target[:_N_PRE])))
 
-    return Comparison("made-up donors", len(donors), "outcome", fit, level)
-
-
-def made_up_panel() -> tuple[FloatArray, FloatArray]:
-    """Return donors and a target."""
-    donors, target, _ = synthetic_control_panel(_N_DONORS, _N_PRE, seed=0)
-    return donors, target
+    return Comparison("made-up donors", len(donors), "outcome", _fits(SyntheticControl, donors, _N_PRE, target), level)
 
 
 def _evaluated(title: str, walks: Trajectories, start: int, **declared: Any) -> Comparison:
     """Describe the value of a policy from the first state, estimated from its trajectories."""
-
-    def fit(epsilon: float, delta: float) -> PolicyEvaluation:
-        return PolicyEvaluation(epsilon, delta, gamma=GAMMA, **declared).fit(walks)
-
+    fit = _fits(PolicyEvaluation, walks, gamma=GAMMA, **declared)
     return Comparison(title, len(walks), "value", fit, partial(_value, start))
 
 
@@ -335,18 +316,14 @@ def _value(state: int, model: PolicyEvaluation) -> float:
     return float(model.value_[state])
 
 
+#: Of few people, or of many outcomes: they need a larger epsilon.
+_SMALL = digits, disease, disease_by_few
+
+
 def lines() -> Iterator[tuple[Line, list[Any]]]:
     """Yield the results of fits, and the fits."""
-    for table, epsilon in (
-        (digits, 4.0),
-        (tumours, 1.0),
-        (disease, 4.0),
-        (disease_by_few, 4.0),
-        (made_up, 1.0),
-        (tobacco_tax, 1.0),
-        (without_effect, 1.0),
-    ):
-        yield table().line(epsilon, DELTA)
+    for table in (digits, tumours, disease, disease_by_few, made_up, tobacco_tax, without_effect):
+        yield table().line(4.0 if table in _SMALL else 1.0, DELTA)
     yield from _game_lines()
 
 
