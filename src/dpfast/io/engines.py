@@ -23,7 +23,7 @@ import os
 import pickle
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -311,37 +311,26 @@ class ProcessPartitions(Partitions):
         waiting, given = deque(batches), dict[Future[Any], list[Any]]()
         found: list[Any] = []
         losses = 0
-
-        def take(futures: Iterable[Future[Any]]) -> bool:
-            """Add finished results; return whether a worker was lost. Its parts wait again then."""
-            lost = False
-            for future in futures:
-                batch = given.pop(future)
-                if isinstance(future.exception(), BrokenProcessPool):
-                    waiting.append(batch)
-                    lost = True
-                else:
-                    found[:] = [reduce(combine, [*found, future.result()])]
-            return lost
-
         while waiting or given:
-            pool, lost = self._started(), False
+            pool = self._started()
             try:
                 while waiting and len(given) < _GIVEN_OUT * self.n_workers:
                     future = pool.submit(task, waiting[0])
                     given[future] = waiting.popleft()
+                for future in wait(given, return_when=FIRST_COMPLETED).done:
+                    found = [reduce(combine, [*found, future.result()])]
+                    del given[future]
             except BrokenProcessPool:
-                lost = True
-            if take(wait(given, return_when=FIRST_COMPLETED).done) or lost:
-                # With one worker all that was given out ends, done or lost.
-                take(wait(given).done)
+                # With one worker all end: what they were given waits again.
+                waiting.extend(given.values())
+                given.clear()
                 self._abandon()
                 losses += 1
                 if losses > _MOST_LOSSES:
                     raise EngineError(
                         "worker processes ended again and again, killed perhaps for lack of memory (use fewer workers, "
                         "or smaller parts) or unable to load what they are given: what they print says more"
-                    )
+                    ) from None
         return found[0]
 
     def _started(self) -> ProcessPoolExecutor:
