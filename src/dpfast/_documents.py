@@ -233,6 +233,7 @@ _STYLE = """<style>
   border-bottom: 1px solid rgba(128,128,128,.25); max-width: 44em; overflow-wrap: break-word; white-space: normal; }
 .dpfast .dpfast-short { white-space: nowrap; }
 .dpfast th { font-weight: 400; opacity: .75; white-space: nowrap; }
+.dpfast pre { margin: .3em 0; white-space: pre-wrap; background: none; color: inherit; }
 .dpfast summary { cursor: pointer; margin: .6em 0 .1em; font-weight: 600; }
 </style>"""
 
@@ -264,6 +265,11 @@ def _cell(text: str) -> str:
 def section(name: str, *content: str) -> str:
     """Return content, which is HTML, below a name."""
     return f'<div class="dpfast-part">{escape(name)}</div>{"".join(content)}'
+
+
+def verbatim(text: str) -> str:
+    """Return lines of text as they are."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def folded(name: str, content: str) -> str:

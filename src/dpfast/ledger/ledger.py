@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 from dpfast import _arguments as check
 from dpfast import _transaction as transaction
-from dpfast._documents import Fact, card, caution, facts, printed, section
+from dpfast._documents import card, printed, verbatim
 from dpfast.ledger import entries as sums
 from dpfast.ledger.entries import Draft, DrawnError, Entry, MemoryStorage, Process, Release, Totals, now, unit_value
-from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines, sum_facts
+from dpfast.ledger.report import IF_BEFOREHAND, composed_event, report_lines
 from dpfast.plotting import budget_spent
 from dpfast.privacy import Unit, compose_mu, keeps_to, range_mu
 from dpfast.privacy.composition import Filter, Split
-from dpfast.privacy.guarantee import NEIGHBOURS, UNITS, Privacy, plain_words
+from dpfast.privacy.guarantee import Privacy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -509,27 +509,9 @@ class Ledger:
         return self
 
     def _repr_html_(self) -> str:
-        entries = self._storage.read()
-        unit = self._unit or entries.totals.unit
-        kept = not sums.is_void(entries)
-        held = [entry for entry in entries.values() if entry.held]
-        forfeited = [entry for entry in entries.values() if not entry.held and not entry.releases]
-        said: list[Fact] = [
-            *sum_facts(self._limits, entries),
-            ("reserved", "; ".join(str(entry.privacy) for entry in held) or None),
-            ("forfeited", "; ".join(str(entry.privacy) for entry in forfeited) or None),
-            ("neighbours", NEIGHBOURS[self.budget.adjacency]),
-            ("unit", None if unit is None else UNITS[unit]),
-            ("composition", self.composition),
-            ("meaning", plain_words(sums.promised(entries, self._limits)) if kept else None),
-            ("file", self.path),
-        ]
-        parts = [facts(said)]
-        if not kept:
-            parts.append(caution("no guarantee: the releases marked below void that of all together"))
-        if entries.releases:
-            parts.append(section(f"{len(entries.releases)} releases", sums.releases_html(entries.releases)))
-        return card("Ledger", *parts)
+        """Show the report."""
+        title, _, lines = self.report().partition("\n")
+        return card(title, verbatim(lines))
 
     def __repr__(self) -> str:
         entries = self._storage.read()

@@ -42,8 +42,13 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
     yield f"  neighbours   {NEIGHBOURS[limits.budget.adjacency]}"
     if unit is not None:
         yield f"  unit         {UNITS[unit]}"
-    for name, text in sum_facts(limits, entries):
-        yield f"  {name:12} {text}"
+    for name, sum_of, more in (
+        ("budget", limits.budget, ""),
+        ("promised", promised(entries, limits), "; holds even where an analysis was chosen in view of earlier results"),
+        ("spent", spent(entries, limits), f"; {IF_BEFOREHAND}"),
+        ("remaining", remaining(entries.totals, limits), ""),
+    ):
+        yield f"  {name:12} epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}{more}"
     yield from _sum_lines(Taken.of(entries.totals, limits))
     for entry in entries.values():
         if entry.held:
@@ -62,17 +67,6 @@ def report_lines(limits: Filter, unit: Unit | None, entries: Entries) -> Iterato
         for _, alike in groupby(lines, key=lambda line: _STEP.sub(r"\1\3", line)):
             yield from _release_lines(number + 1, steps := list(alike))
             number += len(steps)
-
-
-def sum_facts(limits: Filter, entries: Entries) -> Iterator[tuple[str, str]]:
-    """Yield what a ledger's sums are called, and their texts."""
-    for name, sum_of, more in (
-        ("budget", limits.budget, ""),
-        ("promised", promised(entries, limits), "; holds even where an analysis was chosen in view of earlier results"),
-        ("spent", spent(entries, limits), f"; {IF_BEFOREHAND}"),
-        ("remaining", remaining(entries.totals, limits), ""),
-    ):
-        yield name, f"epsilon {sum_of.epsilon:.6g}, delta {sum_of.delta:.6g}{more}"
 
 
 def _flaw(release: Release) -> str:
