@@ -124,10 +124,15 @@ def by_name(name: str, value: Mapping[str, Checked]) -> None:
         raise ValueError(f"{name} by name must be a mapping of names of columns, text, at least one")
 
 
+def mistyped(name: str, accepted: str, value: object) -> TypeError:
+    """Return the error of an argument of another type than is accepted."""
+    return TypeError(f"{name} must be {accepted}, got {type(value).__name__}")
+
+
 def instance(name: str, value: object, kind: type[Checked], called: str) -> Checked:
     """Return an object of a class; messages call the class `called`, with its article."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {called}, got {type(value).__name__}")
+        raise mistyped(name, called, value)
     return value
 
 
@@ -149,10 +154,7 @@ def delta_value(value: object) -> float:
     """Return delta in (0, 1), as a Gaussian mechanism needs it."""
     number = value if type(value) is float else real("delta", value)
     if number == 0.0:
-        raise ValueError(
-            "delta = 0 is met by no Gaussian noise: pass a delta in (0, 1), or use the pure mechanism, "
-            "dpfast.privacy.l2_laplace_scale"
-        )
+        raise ValueError("delta = 0 has no Gaussian noise: pass one in (0, 1), or use dpfast.privacy.l2_laplace_scale")
     if 0.0 < number < _SMALLEST_DELTA:
         raise ValueError(
             f"delta must be at least the smallest normal float, {_SMALLEST_DELTA:.3g}, for Gaussian noise, got "
@@ -257,9 +259,7 @@ def label(name: str, value: Any) -> Any:
         hash(value)
         is_missing = value is None or not bool(value == value)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} must be one label: a string, a number, a date or a tuple of these, got {type(value).__name__}"
-        ) from None
+        raise mistyped(name, "one label: a string, a number, a date or a tuple of these", value) from None
     if is_missing:
         raise ValueError(f"{name} must be one label, got a missing one")
     return value

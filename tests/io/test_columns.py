@@ -195,9 +195,7 @@ def test_unfit_columns_are_named_without_their_values(column, table, error, mess
 def test_a_csv_without_names_is_not_quoted(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("secret,34\nother,35\n")
-    with pytest.raises(
-        ValueError, match=r"none of the declared columns in its first line, .* commas between"
-    ) as raised:
+    with pytest.raises(ValueError, match=r"none of the declared columns in its first line") as raised:
         Columns(["secrets", "age"]).check(path)
     assert "34" not in str(raised.value).replace(str(path), "")
     path.write_text("age,wieght\n34,3\n")
@@ -330,7 +328,7 @@ def test_dictionaries_are_read_by_their_codes_whatever_their_order_and_however_t
         assert category(table, **options) == expected
         with pytest.raises(ValueError, match="missing entries"):
             category(table, undeclared="zeros")
-        with pytest.raises(ValueError, match="not declared"):
+        with pytest.raises(ValueError, match="holds an undeclared level"):
             category(table, missing="b")
 
 

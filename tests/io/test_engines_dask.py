@@ -68,9 +68,9 @@ def test_processes_give_the_same_bits(arrays):
 def test_what_does_not_fit_is_refused(arrays):
     X, Y = arrays
     x = da.from_array(X, chunks=(500, 4))
-    with pytest.raises(TypeError, match="both be Dask collections"):
+    with pytest.raises(TypeError, match="must all be Dask collections"):
         gram(x, Y, **BOUNDS)
-    with pytest.raises(TypeError, match="both be Dask collections"):
+    with pytest.raises(TypeError, match="must all be Dask collections"):
         gram(X, da.from_array(Y), **BOUNDS)
     with pytest.raises(TypeError, match="rows selects from arrays"):
         gram(x, bound_x=1.0, rows=[1])

@@ -320,7 +320,7 @@ A, B = Number("a", low=-1.0, high=1.0), Boolean("b")
         (lambda: Spline(A, [1e-320, 2e-320]), ValueError, "too near each other"),
         (lambda: Interaction(A), ValueError, "at least two columns of the table, each of them once, got \\['a'\\]"),
         (lambda: Interaction(A, Spline(A, [0.5])), ValueError, "each of them once, got \\['a', 'a'\\]"),
-        (lambda: Interaction(A, "b"), TypeError, "Interaction is made of Number, Boolean.*, got str"),
+        (lambda: Interaction(A, "b"), TypeError, "Interaction must be of Number, Boolean.*, got str"),
         (lambda: Interaction(Interaction(A, B), A), TypeError, "got Interaction"),
         (lambda: Interaction(B, Number("a")), ValueError, "column 'a' is declared without low and high, which b:a"),
         (

@@ -85,9 +85,7 @@ def run(
     chosen = everything if thorough or mechanism else [*audit.one_claim_each(ours), *everything[len(ours) :]]
     chosen = [attack for attack in chosen if mechanism is None or mechanism in attack.name]
     if not chosen:
-        raise ValueError(
-            f"--mechanism must be part of a mechanism's name, as `dpfast audit` prints them, got {mechanism!r}"
-        )
+        raise ValueError(f"--mechanism must be part of a name that `dpfast audit` prints, got {mechanism!r}")
     # Joint error: each bound, and each judgement of a form of noise, has its part of one in a thousand.
     error = (1.0 - _CONFIDENCE) / (2.0 * len(everything))
     findings = list(_shown(chosen, runs, error, table=not printed))

@@ -582,10 +582,7 @@ def _counted(table: Any, declared: Columns, histograms: Sequence[Histogram], *wh
 def _declared(columns: object) -> list[Column]:
     """Return columns that are declared by name: limits, or levels."""
     if not isinstance(columns, Mapping):
-        raise TypeError(
-            "columns must be a mapping of names to limits or levels, or a dpfast.io.Columns, got "
-            f"{type(columns).__name__}"
-        )
+        raise check.mistyped("columns", "a mapping of names to limits or levels, or a dpfast.io.Columns", columns)
     check.by_name("columns", columns)
     return [column_of("columns", name, one) for name, one in columns.items()]
 

@@ -233,9 +233,7 @@ def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow
     for item in sources.tables_of(table, name):
         columns.check(item)
         if is_frame(item) and not has_frames:
-            raise TypeError(
-                f"{name} yields data frames, whose rows must be paired by their indices: yield (X, Y) pairs"
-            )
+            raise TypeError(f"{name} yields data frames, whose rows are paired by their indices: yield (X, Y) pairs")
         if isinstance(item, tuple):
             if not allow_pairs or len(item) != 2:
                 raise TypeError(f"{name} yields tuples; (X, Y) pairs are accepted only where Y is not given as well")

@@ -202,9 +202,7 @@ class Number(_Single):
         if not -math.inf < low < high < math.inf:
             raise ValueError(f"low of column {self.name!r} must be below high, and both finite")
         if self.missing != REFUSE and not low <= self.missing <= high:
-            raise ValueError(
-                f"missing of column {self.name!r} must be from low to high, onto which it would be clipped"
-            )
+            raise ValueError(f"missing of column {self.name!r} must be from low to high, or it would be clipped")
 
     @property
     def limits(self) -> tuple[Limits, ...] | None:
@@ -317,10 +315,7 @@ class Category:
                 raise ValueError(_MISSING.format(self.name))
             codes[missing] = self.levels.index(self.missing)
         if self.undeclared == REFUSE and np.any(codes == UNDECLARED):
-            raise ValueError(
-                f"column {self.name!r} holds a level that is not declared: add it to levels, or declare "
-                "undeclared='zeros' for none of them"
-            )
+            raise ValueError(f"column {self.name!r} holds a level that is not declared: add it, or undeclared='zeros'")
         return codes - np.int32(self.drop_first)
 
     def codes(self, batch: Entries) -> LevelCodes:
@@ -711,10 +706,7 @@ def _declared(argument: str, columns: Iterable[str | Feature]) -> tuple[Feature,
     declared = tuple(Number(column) if isinstance(column, str) else column for column in columns)
     for column in declared:
         if not isinstance(column, Number | Boolean | Category | Derived):
-            raise TypeError(
-                f"{argument} must hold str, Number, Boolean, Category, Log, Polynomial, Spline or Interaction, got "
-                f"{type(column).__name__}"
-            )
+            raise check.mistyped(f"a column of {argument}", "a str, or a column of dpfast.io such as a Number", column)
     return declared
 
 
@@ -774,10 +766,7 @@ def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
         raise ValueError(f"{part.label} has more than one column {name!r}")
     # A name of the table's may be a person's, as of a file without a line of names: none is quoted.
     if part.families is None and not any(other in part.names for other in declared):
-        raise ValueError(
-            f"{part.label} has none of the declared columns in its first line, which must name them letter by letter, "
-            "with commas between"
-        )
+        raise ValueError(f"{part.label} has none of the declared columns in its first line, which must name them")
     where = " in its first line" if part.families is None else ""
     alike = any(isinstance(one, str) and one.strip().casefold() == name.strip().casefold() for one in part.names)
     letters = ": one there has other capitals or spaces" if alike else ""

@@ -132,8 +132,7 @@ class DaskPartitions(Partitions):
         for name, one in (("X", X), ("Y", Y), ("ids", ids)):
             if one is not None and not is_dask(one):
                 raise TypeError(
-                    f"X and Y must both be Dask collections, or neither, and ids with them; {name} is "
-                    f"{type(one).__qualname__}"
+                    f"X, Y and ids must all be Dask collections, or none; {name} is {type(one).__qualname__}"
                 )
         _check_ids(ids is not None, partitioned_by is not None)
         if getattr(ids, "ndim", 1) != 1:

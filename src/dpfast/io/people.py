@@ -202,10 +202,7 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     except (IndexError, NotImplementedError):
         ids = None
     if ids is None:  # not within the block: the error would be quoted as context
-        raise ValueError(
-            "groups cannot be read as an array of ids: it is of a type of Arrow's that has none, or holds codes that "
-            "its dictionary does not have"
-        )
+        raise ValueError("groups cannot be read as an array of ids: their type has none, or a dictionary lacks codes")
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":

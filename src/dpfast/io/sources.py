@@ -149,9 +149,7 @@ def table_files(path: str | os.PathLike[str], name: str) -> list[Path]:
         files = [place]
     formats = {file_format(file, name) for file in files}
     if len(formats) > 1:
-        raise ValueError(
-            f"{name} is {str(place)!r}, which holds files of several formats: {', '.join(sorted(formats))}"
-        )
+        raise ValueError(f"{name} is {str(place)!r}, with files of several formats: {', '.join(sorted(formats))}")
     check_named_once(files, name)
     return files
 
@@ -283,10 +281,7 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     if array.ndim != 2:
         # How long it is may be private.
         dimensions = "1-D or 2-D" if is_outcome else "2-D"
-        raise ValueError(
-            f"{name} must be {dimensions}, got an array of {array.ndim} dimension(s); "
-            "one column of a table is frame[['name']]"
-        )
+        raise ValueError(f"{name} must be {dimensions}, not {array.ndim}-D; one column of a table is frame[['name']]")
     return array
 
 

@@ -368,18 +368,14 @@ class Trajectories:
         if states is not None:
             listed = states if isinstance(states, Iterable) else range(check.positive_integer("states", states))
         if truncated is not None and (states is None or hasattr(given, "iterate_episodes")):
-            raise ValueError(
-                "truncated goes with lists of episodes and their states: Trajectories, and Minari's, have flags already"
-            )
+            raise ValueError("truncated goes with lists of episodes and states: Trajectories and Minari's have flags")
         if hasattr(given, "iterate_episodes"):
             return cls.from_minari(given, states=listed)
         if states is None:
             return given
         given = [given] if sources.is_episode(given) else given
         if isinstance(given, cls) or not isinstance(given, Iterable):
-            raise ValueError(
-                f"states go with lists of episodes and with Minari's: a {type(given).__name__} has its own"
-            )
+            raise ValueError(f"states go with lists of episodes and Minari's: a {type(given).__name__} has its own")
         sources.check_no_table(given)
         episodes = list(given)
         if episodes and sources.is_episode(episodes[0]) and truncated is None:

@@ -256,9 +256,7 @@ def _rows_of(
 ) -> Iterator[Rows]:
     """Iterate over rows; a frame's come at once if they may, and are views of it where they can."""
     if not (is_path(table) or is_frame(table) or is_arrow(table) or is_dask(table) or isinstance(table, DeclaredFiles)):
-        raise TypeError(
-            f"frame must be a table with named columns, of pandas, Polars, DuckDB or Arrow, got {type(table).__name__}"
-        )
+        raise check.mistyped("frame", "a table with named columns, of pandas, Polars, DuckDB or Arrow", table)
     kinds = dict.fromkeys(names.listed(), "text") | {names.reward: "number"}
     kinds |= {} if names.step is None else {names.step: "number"}
     kinds |= {} if names.truncated is None else {names.truncated: "boolean"}

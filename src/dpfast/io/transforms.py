@@ -308,17 +308,11 @@ class Interaction(Derived):
     def __init__(self, *columns: Single) -> None:
         for column in columns:
             if not isinstance(column, Number | Boolean | Category | Transform):
-                raise TypeError(
-                    "Interaction is made of Number, Boolean, Category, Log, Polynomial and Spline, got "
-                    f"{type(column).__name__}"
-                )
+                raise check.mistyped("Interaction", "of Number, Boolean, Category, Log, Polynomial and Spline", column)
         object.__setattr__(self, "columns", columns)
         names = [source.name for source in self.sources]
         if len(set(names)) < max(2, len(names)):
-            raise ValueError(
-                f"Interaction must be of at least two columns of the table, each of them once, got {names}; powers of "
-                "one are a Polynomial"
-            )
+            raise ValueError(f"Interaction must be of several columns, each once (powers: a Polynomial), got {names}")
         for column in columns:
             if column.limits is None:
                 raise ValueError(f"column {column.name!r} is declared without low and high, which {self.name} needs")

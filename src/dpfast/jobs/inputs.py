@@ -51,9 +51,7 @@ class Input:
             raise ValueError("[input] path is a .npy file, which has no named columns")
         for file in files:
             if not file.exists():
-                raise FileNotFoundError(
-                    f"[input] path: no such file or directory: {str(file)!r}; a path begins in the folder of the job"
-                )
+                raise FileNotFoundError(f"[input] path: no such file, seen from the folder of the job: {str(file)!r}")
         check_named_once(files, "[input] path")
         optional("pyarrow", f"reading {str(files[0])!r}")  # of a CSV file the header is read without
         return files

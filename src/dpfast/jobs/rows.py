@@ -298,10 +298,7 @@ class Rows:
                 raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
             found["box_x"] = self.box
         if self.bounds and found.keys().isdisjoint(self.bounds):
-            raise ValueError(
-                "nothing bounds the rows: declare low and high of every number in [features], or "
-                f"{self.bounds[0]} in [estimator]"
-            )
+            raise ValueError(f"nothing bounds the rows: give every number low and high, or {self.bounds[0]}")
         return found
 
     def fit(self, model: Any, progress: Callable[[int], object] | None) -> None:

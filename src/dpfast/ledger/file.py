@@ -300,9 +300,7 @@ def check_place(path: str) -> None:
             "people have no ledger yet, make the folder"
         )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(
-            f"the ledger file {path!r} cannot be written: no permission to write in its folder, where its journal lies"
-        )
+        raise PermissionError(f"the ledger file {path!r} cannot be written: no permission to write in its folder")
 
 
 def _make(path: str, limits: Filter) -> None:
