@@ -18,7 +18,7 @@ from io import BytesIO
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from dpfast._documents import inert, printed
+from dpfast._documents import facts, grid, inert, printed
 from dpfast._optional import optional
 from dpfast.io.summaries import cells, markdown_table, plain_markdown, shown_cell
 from dpfast.jobs.kinds import Job
@@ -133,8 +133,8 @@ def as_markdown(title: str, parts: Sequence[Part], formats: Sequence[str]) -> st
     for part in parts:
         lines += ["---", ""] if part == Part(part.title) else []
         lines += [f"## {plain_markdown(part.title)}", ""]
-        facts = [f"- {plain_markdown(name)}: {plain_markdown(text)}" for name, text in part.facts]
-        lines += [*facts, ""] if facts else []
+        listed = [f"- {plain_markdown(name)}: {plain_markdown(text)}" for name, text in part.facts]
+        lines += [*listed, ""] if listed else []
         lines += [plain_markdown(part.text), ""] if part.text else []
         for name in part.pictures:
             file_format = next((one for one in ("svg", "png") if one in formats), None)
@@ -154,8 +154,7 @@ def as_html(title: str, parts: Sequence[Part]) -> str:
         body += ["<hr/>"] if part == Part(part.title) else []
         body.append(f"<h2>{_documents(part.title)}</h2>")
         if part.facts:
-            pairs = (f"<dt>{_documents(name)}</dt><dd>{_documents(text)}</dd>" for name, text in part.facts)
-            body.append(f"<dl>{''.join(pairs)}</dl>")
+            body.append(facts((printed(name), printed(text)) for name, text in part.facts))
         if part.text:
             body.append(f"<p>{_documents(part.text)}</p>")
         for name, files in part.pictures.items():
@@ -163,10 +162,7 @@ def as_html(title: str, parts: Sequence[Part]) -> str:
             body.append(f'<img alt="{_documents(name)}" src="data:image/svg+xml;base64,{data}">')
         for name, table in part.tables.items():
             header, rows, total = _shown(table, MOST_ROWS)
-            body.append(f"<h3>{_documents(name)}{_cut(rows, total)}</h3>")
-            body.append(f"<div><table><thead>{_html_row(header, 'th')}</thead><tbody>")
-            body += [_html_row(row, "td") for row in rows]
-            body.append("</tbody></table></div>")
+            body.append(f"<h3>{_documents(name)}{_cut(rows, total)}</h3><div>{grid(header, rows)}</div>")
         if part.verbatim:
             body.append(f"<pre>{_documents(part.verbatim)}</pre>")
     return _PAGE.format(title=_documents(title), body="\n".join(body))
@@ -184,12 +180,10 @@ _PAGE = """\
 body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
 h1, h2, h3 {{ line-height: 1.2; }}
 h2 {{ margin-top: 2.5rem; border-bottom: 1px solid #ccc; }}
-dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.5rem; }}
-dt {{ color: #666; }}
-dd {{ margin: 0; overflow-wrap: anywhere; }}
 div {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #eee; }}
+th, td {{ padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #eee; }}
+th {{ color: #666; font-weight: 400; }}
 pre {{ white-space: pre-wrap; background: #f6f6f6; padding: 1rem; }}
 img {{ display: block; max-width: 100%; margin: 1rem 0; }}
 </style>
@@ -203,10 +197,6 @@ img {{ display: block; max-width: 100%; margin: 1rem 0; }}
 
 def _documents(text: str) -> str:
     return "\n".join(html.escape(printed(line)) for line in text.splitlines())
-
-
-def _html_row(cells: Sequence[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{_documents(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _cut(rows: Sequence[object], total: int) -> str:

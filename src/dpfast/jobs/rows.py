@@ -29,59 +29,33 @@ from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Changes, Key
 
 @dataclass(frozen=True)
 class Declared:
-    """The declaration of columns, with names or a pattern."""
+    """The declaration of columns, with names or a pattern: as they are, transformed, or multiplied with each other."""
 
     kind: type[Any]
     options: Mapping[str, Any]
 
     @property
-    def is_limited(self) -> bool:
-        """Whether limits are declared."""
-        return "low" in self.options
-
-    def source(self, name: str) -> str:
-        """Return the table's column, or the pattern of columns, of the entry of that name."""
-        return name
-
-    def column(self, source: str) -> Feature:
-        """Return it for a column of the table."""
-        column: Column = self.kind(source, **self.options)
-        return column
-
-    def check(self, name: str) -> None:
-        """Refuse a bad declaration; no table is looked at."""
-        self.column(self.source(name))
-
-
-@dataclass(frozen=True)
-class Transformed(Declared):
-    """The declaration of a transform of a column of numbers."""
-
-    def source(self, name: str) -> str:
-        """As for `Declared`."""
-        return str(self.options.get("column", name))
-
-    def column(self, source: str) -> Feature:
-        """As for `Declared`."""
-        of_number = {key: self.options[key] for key in ("low", "high", "missing") if key in self.options}
-        own = {key: value for key, value in self.options.items() if key not in ("column", *of_number)}
-        transform: Transform = self.kind(Number(source, **of_number), **own)
-        return transform
-
-
-@dataclass(frozen=True)
-class Product(Declared):
-    """The declaration of an interaction of other entries."""
+    def is_product(self) -> bool:
+        """Whether it is an interaction of other entries."""
+        return self.kind is Interaction
 
     @property
     def is_limited(self) -> bool:
-        """As for `Declared`: those that it is made of are."""
-        return True
+        """Whether limits are declared; what interactions are made of always has some."""
+        return self.is_product or "low" in self.options
 
-    def check(self, name: str) -> None:
-        """As for `Declared`."""
-        if len(self.options["of"]) < 2:
-            raise ValueError("of must hold at least two names of [features]")
+    def source(self, name: str) -> str:
+        """Return the table's column, or the pattern of columns, of the entry of that name."""
+        return str(self.options.get("column", name))
+
+    def column(self, source: str) -> Feature:
+        """Return it for a column of the table."""
+        if not issubclass(self.kind, Transform):
+            column: Column = self.kind(source, **self.options)
+            return column
+        of_number = {key: self.options[key] for key in ("low", "high", "missing") if key in self.options}
+        own = {key: value for key, value in self.options.items() if key not in ("column", *of_number)}
+        return self.kind(Number(source, **of_number), **own)
 
     def made_of(self, name: str, entries: Mapping[str, list[Feature]]) -> Feature:
         """Return the interaction of those entries."""
@@ -100,12 +74,19 @@ class Product(Declared):
 
 
 def named(place: Place, declared: Declared) -> Declared:
-    """Return a declaration once it is checked, under its name."""
+    """Return a declaration once it is checked, under its name; no table is looked at."""
     try:
-        declared.check(place[-1])
+        if not declared.is_product:
+            declared.column(declared.source(place[-1]))
+        elif len(declared.options["of"]) < 2:
+            raise ValueError("of must hold at least two names of [features]")
     except (TypeError, ValueError) as error:
         raise type(error)(f"{section(place)} {error}") from None
     return declared
+
+
+def _made(kind: type[Any]) -> Callable[[Place, dict[str, Any]], Declared]:
+    return lambda place, found: Declared(kind, found)
 
 
 _KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
@@ -137,7 +118,7 @@ _PRODUCT = toml.table(
         )
     ],
     'The products of other features, such as { of = ["age", "smoker"] }',
-    lambda place, found: Product(Interaction, found),
+    _made(Interaction),
 )
 
 
@@ -165,7 +146,7 @@ def columns_table(
         ]
         keys = [Key(key.name, key.values, _MISSING.says, key.default) if key.name == "missing" else key for key in keys]
         why = {} if limits is None else {"low": limits, "high": limits}
-        tables[name] = toml.table(keys, _summary(kind), _made(Declared, kind), why)
+        tables[name] = toml.table(keys, _summary(kind), _made(kind), why)
     if transforms:
         tables |= {name: _transform(kind) for name, kind in _TRANSFORMS.items()} | {"interaction": _PRODUCT}
     needs_more = {"category"} if is_encoded else {"category", "number"}
@@ -182,15 +163,11 @@ def columns_table(
 def _transform(kind: type[Transform]) -> Values:
     changes = Changes(values={"knots": toml.lists(NUMBER, made=tuple)}, left_out=("column",))
     own = toml.keys_of(kind, changes)
-    return toml.table([_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING], _summary(kind), _made(Transformed, kind))
+    return toml.table([_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING], _summary(kind), _made(kind))
 
 
 def _summary(kind: type[Any]) -> str:
     return (kind.__doc__ or "").partition(".")[0].partition(";")[0].partition(", ")[0]
-
-
-def _made(declares: type[Declared], kind: type[Any]) -> Callable[[Place, dict[str, Any]], Declared]:
-    return lambda place, found: declares(kind, found)
 
 
 Outcomes = Literal["several", "one", "labels", "none"]
@@ -441,19 +418,19 @@ def _resolved(
     """Return the declared columns; None if patterns stand for some, unseen. Columns `apart` match no pattern."""
     first = next(table_parts(files), None)
     every = [(name, one) for those in declared.values() for name, one in those.items()]
-    explicit = {one.source(name) for name, one in every if not isinstance(one, Product)}.union(apart)
+    explicit = {one.source(name) for name, one in every if not one.is_product}.union(apart)
     columns: dict[str, list[Feature]] = {"features": [], "outcomes": []}
     for key, those in declared.items():
         entries: dict[str, list[Feature]] = {}
         for name, one in those.items():
-            if isinstance(one, Product):
+            if one.is_product:
                 continue
             matches = _matches(key, one.source(name), explicit, first)
             if matches is None:
                 return None
             entries[name] = [one.column(match) for match in matches]
         for name, one in those.items():
-            columns[key] += [one.made_of(name, entries)] if isinstance(one, Product) else entries[name]
+            columns[key] += [one.made_of(name, entries)] if one.is_product else entries[name]
     return Columns(columns["features"], columns["outcomes"])
 
 
