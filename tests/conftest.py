@@ -24,6 +24,7 @@ import random
 import signal
 import subprocess
 import time
+import warnings
 import zlib
 from collections import Counter
 
@@ -77,6 +78,21 @@ def pytest_fixture_setup(fixturedef, request):
         return (yield)
     finally:
         MAKES_SOURCES.update(before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Nothing that a test calls changes for the process what is warned of, or what numpy does about floating point."""
+    before = of_process()
+    result = yield
+    assert of_process() == before, "changed for the whole process"
+    return result
+
+
+def of_process():
+    import numpy as np  # not before the processes that run tests have begun
+
+    return np.geterr(), [one for one in warnings.filters if one[2].__module__.startswith("dpfast")]
 
 
 # Where SIGINT is ignored, as in the background of a shell, tests that interrupt would wait for ever; so would children.

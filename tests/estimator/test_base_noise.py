@@ -50,10 +50,11 @@ def few(name, **parameters):
 
 
 def told(estimator, x, y):
-    """Return what a fit warns of."""
+    """Return what a fit warns of, at the line that called it."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         estimator.fit(x, y)
+    assert {one.filename for one in found} <= {__file__}
     return [str(one.message) for one in found]
 
 

@@ -442,6 +442,18 @@ def test_few_people_lose_what_is_planned_and_never_to_a_constant():
     assert 0.5 < np.mean(ratios) / (planned.expected_error / 0.6) < 2.0
 
 
+@pytest.mark.parametrize("steps", [2, 30])
+def test_a_given_number_of_steps_is_planned_as_one_that_is_the_most(steps):
+    """The same people are few for both, and are expected to lose the same."""
+    fit = staged("intercept", steps=None).mechanism
+    given, most = replace(fit, n_steps=steps), replace(fit, most_steps=steps)
+    for resolution in (50.0, 79.0, 81.0, 149.0, 151.0, 400.0):
+        people = resolution / fit.mu
+        assert given.expected_loss(people, 0.5) == most.expected_loss(people, 0.5)
+        first, other = (next(one._fitted(one.privacy, people, people)).name for one in (given, most))
+        assert first == other
+
+
 def test_a_table_that_can_be_read_only_once_gets_no_steps():
     x, y = table()
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0, fit_intercept=False)
