@@ -1,6 +1,7 @@
 """What is said of noise beforehand is what is measured of it, to a few percent, family by family."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dpfast.privacy import weight_sensitivity
 from dpfast.releases.moments import JointMoments, prediction_costs
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, draw_perturbation
 from dpfast.solvers import LogisticLoss
+from dpfast.sparse_regression.mechanism import SupportThenFit, bounds_on_support
 from dpfast.statistics.rows import RowMap
 
 
@@ -50,6 +52,23 @@ def test_noise_of_predictions_by_a_minimiser_with_an_intercept(delta, n):
     ]
     measured = math.sqrt(np.mean(np.square(moved) @ squares))
     assert mechanism.prediction_noise(n, spread)[0] == pytest.approx(measured, rel=0.06)
+
+
+def test_error_of_predictions_on_a_support():
+    """Noise moves coefficients and convexity shrinks them; squared loss is as curved everywhere."""
+    size, n, privacy = 3, 3_000, Privacy(1.0, 1e-6)
+    regression = ObjectivePerturbation.calibrate(privacy, bounds_on_support(size, 40, 1.0, 1.0, n), 3.0)
+    fit = SupportThenFit(privacy, SimpleNamespace(missed=lambda left, n_features: 0.0), regression)
+    spread, own, source = 0.6, regression.noise_scales, SeededSource(0)
+    expected = fit.errors(n, 40, spread)
+    total = n * spread * regression.bounds.row_bound**2 / size + own.strong_convexity
+    moved = [
+        draw_perturbation(own, size, source) / total + noise.l2_laplace(regression.finishing_scale, size, source)
+        for _ in range(1000)
+    ]
+    noisy = math.sqrt(spread) * regression.bounds.row_bound * math.sqrt(np.mean(np.square(moved)))
+    shrunk = expected.prediction * own.strong_convexity / total
+    assert expected.moved == pytest.approx(math.hypot(noisy, shrunk), rel=0.06)
 
 
 @pytest.mark.parametrize("n", [3_000, 30_000])

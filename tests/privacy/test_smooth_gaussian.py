@@ -229,16 +229,33 @@ def test_delta_of_extreme_arguments_stays_in_range():
     assert smooth_gaussian_delta(10.0, 1e-3, 0.0, 10) == pytest.approx(math.erf(0.1 / math.sqrt(8)), rel=0.02)
 
 
-def test_best_beta_is_the_best_of_a_fine_scan():
-    def variance(beta):
-        return max(math.exp(-k * beta) / max(300 - k, 1) ** 2 for k in range(301))
-
+@pytest.mark.parametrize(
+    "variance",
+    [
+        pytest.param(lambda beta: max(math.exp(-k * beta) / max(300 - k, 1) ** 2 for k in range(301)), id="kinks"),
+        pytest.param(lambda beta: beta**-0.5, id="smooth"),
+    ],
+)
+def test_best_beta_is_the_best_of_a_fine_scan(variance):
     def noise(beta):
         return smooth_gaussian(0.5, 1e-6, 8, beta).alpha ** 2 * variance(beta)
 
     found = best_beta(0.5, 1e-6, 8, variance)
     largest = smooth_gaussian(0.5, 1e-6, 8).beta
     assert noise(found) <= min(noise(beta) for beta in np.geomspace(largest / 100, 1.2 * largest, 200)) * (1 + 1e-3)
+
+
+def test_noise_stays_near_its_floor_or_beta_is_refused():
+    """As beta nears what no noise can hide, the least alpha diverges."""
+    low, high = smooth_gaussian(1.0, 1e-6, 10).beta, 100.0
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        try:
+            largest = smooth_gaussian(1.0, 1e-6, 10, middle).alpha
+            low = middle
+        except ValueError:
+            high = middle
+    assert 1e5 < largest / gaussian_scale(1.0, 1e-6) < 2e6
 
 
 def test_best_beta_takes_a_positive_function():

@@ -196,3 +196,26 @@ def test_without_a_constraint_the_minimiser_of_the_steepest_table_is_within_reac
     convexity = slope / theta
     assert theta <= bounds.reach(convexity, 0.0) <= theta * (1.0 + 1e-9)
     assert bounds.reach(convexity, 1.0) >= theta + 10.0 / convexity
+
+
+class Distance:
+    """5 times the distance from a point away from the origin, whose proximal map is said to err in proportion."""
+
+    point = np.array([3.0, -4.0])
+
+    def value(self, x):
+        return 5.0 * float(np.linalg.norm(x - self.point))
+
+    def prox(self, v, step):
+        away = self.point - v
+        return v + away * min(1.0, 5.0 * step / np.linalg.norm(away))
+
+    def prox_error(self, norm, step):
+        return 1e-3 * step
+
+
+@pytest.mark.parametrize(("convexity", "farthest"), [(0.5, 5.0), (2.0, 2.5)])
+def test_the_minimiser_of_a_penalty_is_within_reach_of_rows_without_influence(convexity, farthest):
+    reach = ObjectiveBounds(LogisticLoss(), 2, 1e-9, 1.0, None, Distance(), 1).reach(convexity, 0.0)
+    # Closed form: towards the point by 5 / convexity, and no further than there.
+    assert farthest + 1e-3 / convexity <= reach <= farthest + 1e-3 / convexity + 1e-6
