@@ -147,3 +147,65 @@ def test_a_summary_of_effects_has_what_there_is():
         assert np.isnan(row["pre_rmspe"])
         assert np.isnan(row["ratio"])
         assert ("average_low" in row) == ("cumulative_high" in row) == has_limits
+
+
+def several_targets():
+    """A fit with three named targets, with a predictor and a placebo share, and these targets with the predictor."""
+    donors, target, _ = synthetic_control_panel(1_000, 10, seed=0)
+    targets = pd.DataFrame([target, 0.9 * target, 0.8 * target], index=["Bern", "Basel", "Genf"])
+    given = [one.assign(size=0.5) for one in (pd.DataFrame(donors), targets)]
+    model = SyntheticControl(1.0, 1e-6, random_state=0, placebo_share=0.1, predictors={"size": (0, 1)})
+    return model.fit(given[0], 10, given[1]), given[1]
+
+
+def test_a_target_of_the_fit_may_be_given_by_its_name():
+    fitted, targets = several_targets()
+    for name in ("Basel", "Genf"):
+        for method in ("summary", "effect", "effect_summary", "placebo_ranks", "balance", "pre_fit", "predict"):
+            given = targets.loc[name, [*range(10), "size"]] if method == "predict" else targets.loc[name]
+            wanted = getattr(fitted, method)(given)
+            if method != "predict":
+                np.testing.assert_array_equal(getattr(fitted, method)(name), wanted)
+        np.testing.assert_array_equal(fitted.placebo(5, name), fitted.placebo(5, targets.loc[name]))
+        assert list(fitted.effect_summary(name).index) == [name]
+
+
+def test_pictures_of_several_targets_are_drawn_by_name():
+    fitted, _ = several_targets()
+    for draw in (fitted.plot, fitted.plot_gap, fitted.plot_placebo):
+        drawn = [np.concatenate([line.get_xydata() for line in draw(name).lines]).tolist() for name in ("Bern", "Basel")]
+        assert drawn[0] != drawn[1]
+        with pytest.raises(ValueError, match="one series to be drawn, such as target='Bern', got 3"):
+            draw()
+        with pytest.raises(ValueError, match=r"name of a target of the fit \(Bern, Basel, Genf\): a donor's"):
+            draw("Thun")
+
+
+def test_the_picture_of_placebos_has_released_counts_and_the_target_among_them():
+    fitted, _ = several_targets()
+    errors = fitted._released.errors
+    for name, row in fitted.placebo_ranks(level=0.8).iterrows():
+        axes = fitted.plot_placebo(name, level=0.8, label="treated")
+        drawn = axes.patches[0].get_data()
+        first = int(np.flatnonzero(errors.counts == drawn.values[0])[0])
+        np.testing.assert_array_equal(drawn.values, errors.counts[first : first + len(drawn.values)])
+        np.testing.assert_array_equal(drawn.edges[1:-1], errors.ends[first : first + len(drawn.values) - 1])
+        assert errors.counts.argmax() in range(first, first + len(drawn.values))
+        assert any(set(line.get_xdata()) == {row["ratio"]} for line in axes.lines)
+        said = f"({row['low']:.2g} to {row['high']:.2g})".strip("()")
+        assert [text for text in axes.get_legend().get_texts() if said in text.get_text()]
+
+
+def test_one_target_keeps_its_name():
+    donors, target, _ = synthetic_control_panel(1_000, 10, seed=0)
+    wide = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, pd.Series(target, name="Bern"))
+    panel = pd.concat([pd.DataFrame([target], index=["Bern"]), pd.DataFrame(donors)]).rename_axis("unit").reset_index()
+    long = panel.melt("unit", var_name="period", value_name="y").astype({"period": int})
+    of_rows = SyntheticControl(1.0, 1e-6, random_state=0).fit_long(long, "unit", "period", "y", "Bern", 10)
+    for fitted in (wide, of_rows):
+        assert list(fitted.effect_summary().index) == ["Bern"]
+        np.testing.assert_array_equal(fitted.effect("Bern"), fitted.effect())
+        assert fitted.effect().index.name == "period"
+    unnamed = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, pd.Series(target))
+    assert unnamed.target_names_ is None
+    assert list(unnamed.effect_summary().index) == [0]

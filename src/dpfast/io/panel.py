@@ -157,7 +157,7 @@ def open_long_panel(
     >>> donors.values.tolist(), target.tolist()
     ([[1.0, 2.0]], [3.0, 4.0])
     """
-    if isinstance(treated, set | dict) or (isinstance(treated, np.ndarray) and treated.ndim != 1):
+    if not isinstance(treated, Hashable | list | np.ndarray) or (isinstance(treated, np.ndarray) and treated.ndim != 1):
         raise TypeError(f"treated must be the label of a unit, or a list of labels, got {type(treated).__name__}")
     several = isinstance(treated, list | tuple | np.ndarray)
     own = list(treated) if several else [treated]  # type: ignore[call-overload]
@@ -330,7 +330,7 @@ def _predictors_first(labels: Any, predictors: Sequence[str], name: str) -> tupl
     found = list(labels)
     for one in predictors:
         if found.count(one) != 1:
-            raise ValueError(f"{name} must have one column for each of the predictors: {one!r} is there not once")
+            raise ValueError(f"{name} must have an entry {one!r}, once: it is declared in predictors")
     places = [found.index(one) for one in predictors]
     return places, [place for place in range(len(found)) if place not in places]
 

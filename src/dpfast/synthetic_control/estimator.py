@@ -78,7 +78,7 @@ class _Public(NamedTuple):
     target: FloatArray | None
     n_donors: int | None
     n_predictors: int = 0
-    #: Of several targets, where they have names.
+    #: Of targets that have names.
     target_names: NDArray[Any] | None = None
 
     @property
@@ -197,7 +197,8 @@ class SyntheticControl(TargetReports):
     target_ : ndarray of shape (n_periods,) or (n_pre,), or None
         The public target that was passed to the fit, predictors first.
     target_names_ : ndarray of shape (n_targets,) or None
-        The names of several, if they have any: row labels of a frame, or `treated`.
+        Their names, if they have any: `treated`, row labels of a frame, or the name of a series. Methods take a name
+        in place of its target.
     bound_ : float or tuple of (low, high)
         The range found, if `bound` is "private".
     releases_, privacy_spent_
@@ -332,7 +333,7 @@ class SyntheticControl(TargetReports):
         def read() -> tuple[io.Panel, ArrayLike, Any]:
             options = {"predictors": self._predictors.names} | self._may_lack
             panel, own = io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **options)
-            return panel, own, treated if own.ndim == 2 else ()
+            return panel, own, treated if own.ndim == 2 else [treated]
 
         return self._fit(self._checked(), read)
 

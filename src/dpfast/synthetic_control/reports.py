@@ -184,8 +184,17 @@ def _label(period: Any) -> str:
 
 
 def labels_of(targets: Any, number: int) -> list[Any]:
-    """Return the row labels of a frame of targets, else their numbers."""
-    return list(targets.index) if hasattr(targets, "iloc") and targets.ndim == 2 else list(range(number))
+    """Return the row labels of a frame of targets, or the name of a series, else their numbers."""
+    if not hasattr(targets, "iloc"):
+        return list(range(number))
+    if targets.ndim == 2:
+        return list(targets.index)
+    return list(range(number)) if targets.name is None else [targets.name]
+
+
+def _is_label(target: object) -> bool:
+    """Whether this names a target, and is no series."""
+    return isinstance(target, str) or (target is not None and not hasattr(target, "__len__"))
 
 
 class TargetReports(PrivateEstimator):
@@ -732,8 +741,17 @@ class TargetReports(PrivateEstimator):
             facts.append(f"Root mean squared error before the intervention: {errors}.")
         return "\n".join([*facts, effect_report(table, offered)])
 
-    def _target(self, target: ArrayLike | None, lengths: dict[str, int]) -> FloatArray:
+    def _target(self, target: Any, lengths: dict[str, int]) -> FloatArray:
         series = self.target_ if target is None else target
+        if self.target_names_ is not None and _is_label(target):
+            known = list(self.target_names_)
+            if target not in known:
+                listed = ", ".join(map(str, known[:5]))
+                raise ValueError(
+                    f"target must be a series of numbers, or the name of a target of the fit ({listed}): a donor's "
+                    "record is private and cannot be a target"
+                )
+            series = np.atleast_2d(self.target_)[known.index(target)]
         if series is None:
             raise ValueError("target must be given: none was passed to the fit")
         return io.target_rows(series, lengths, periods=self.periods_, predictors=self._predictors.names)
@@ -745,6 +763,8 @@ class TargetReports(PrivateEstimator):
 
     def _names_of(self, target: Any, number: int) -> list[Any]:
         """Return the labels of targets, or of those of the fit, else their numbers."""
+        if _is_label(target):
+            return [target]
         own = self.target_names_ if target is None else None
         return labels_of(target, number) if own is None else own.tolist()
 
@@ -772,10 +792,15 @@ class TargetReports(PrivateEstimator):
         """
         row, n_predictors = self._whole(target), len(self._predictors)
         if row.ndim != 1:
-            raise ValueError(f"target must be one series to be drawn, such as target_[0], got shape {row.shape}")
+            raise self._several(len(row))
         pre = row[: self._n_before]
         fitted = np.concatenate([self._earlier(pre)[n_predictors:], self._later(pre)])
         return row[n_predictors:], fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
+
+    def _several(self, number: int) -> ValueError:
+        names = self.target_names_
+        one = "target_[0]" if names is None else f"target={str(names[0])!r}"
+        return ValueError(f"target must be one series to be drawn, such as {one}, got {number}")
 
     def _index(self) -> Any:
         return optional("pandas", "a table of effects").Index(self.periods_)
@@ -930,7 +955,7 @@ class TargetReports(PrivateEstimator):
         """
         table = self.placebo_ranks(target, level=level)
         if len(table) != 1:
-            raise ValueError(f"target must be one series to be drawn, such as target_[0], got {len(table)}")
+            raise self._several(len(table))
         ratio, *share = (float(value) for value in table.iloc[0])
         errors = self._released.errors
         assert errors is not None
