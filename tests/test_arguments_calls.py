@@ -96,6 +96,13 @@ def test_a_parameter_of_the_estimator_in_a_fit_is_told_where_it_belongs():
         model.fit(np.ones((3, 1)), y=np.ones(3))
 
 
+def test_columns_and_formulas_in_a_fit_are_told_what_to_fit():
+    model = dpfast.MultiOutcomeRidge(1.0, 1e-6, bound_x=1.0, bound_y=1.0)
+    for name, told in (("columns", r"Columns\(...\).encode"), ("formula", r"Columns.from_formula\(.*\).encode")):
+        with pytest.raises(TypeError, match=rf"fit takes no '{name}'; fit what dpfast.io.{told}\(frame\) makes"):
+            model.fit(np.ones((3, 1)), np.ones(3), **{name: "days ~ age"})
+
+
 def test_values_too_many_or_twice_are_told():
     model = dpfast.SyntheticControl(1.0, 1e-6)
     with pytest.raises(TypeError, match="fit takes donors, n_pre, target by position, got 4 values: give the"):

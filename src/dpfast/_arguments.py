@@ -272,6 +272,11 @@ _MARKS = re.compile(r" ?\[\d\]_,?|`")
 #: What ends a first clause.
 CLAUSE = re.compile(r"[.;:](?: |$)")
 _EXPLAINS = "_explains_calls"
+#: What is done in place of arguments that other libraries have.
+_INSTEAD = {
+    "columns": "fit what dpfast.io.Columns(...).encode(frame) makes",
+    "formula": "fit what dpfast.io.Columns.from_formula(formula, limits).encode(frame) makes",
+}
 
 
 def entries(docstring: str) -> dict[str, str]:
@@ -359,7 +364,7 @@ def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         if name not in named and len(named) == len(known):
             if owner is not None and name in inspect.signature(owner).parameters:
                 return f"{called} takes no {name!r}: it is a parameter of {owner.__name__}"
-            near = nearest(name, named) or f"its arguments: {', '.join(named) or 'none'}"
+            near = _INSTEAD.get(name) or nearest(name, named) or f"its arguments: {', '.join(named) or 'none'}"
             return f"{called} takes no {name!r}; {near}"
     given = {*by_place[: len(args)], *kwargs}
     missing = [name for name in named if known[name].default is inspect.Parameter.empty and name not in given]

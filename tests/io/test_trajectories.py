@@ -340,6 +340,7 @@ class TestGymnasium:
             ({"n_trajectories": 0}, ValueError, "n_trajectories"),
             ({"horizon": 0}, ValueError, "horizon"),
             ({"policy": [[0]]}, TypeError, "policy"),
+            ({"policy": [0] * 15}, ValueError, "action for each of the 16 states, got 15"),
         ],
     )
     def test_refused(self, env, changes, kind, message):

@@ -426,6 +426,8 @@ REFUSED = [
         r"\[features\] age must be one of 'number', 'boolean' or a list of items or a table, got an integer",
     ),
     (changed(features={"age": {"levels": ["x"], "mising": "x"}}), "did you mean 'missing'"),
+    (changed(features={"age": {"level": ["x"]}}), "unknown key 'level'; did you mean 'levels'"),
+    (changed(features={"age": {"min": 18, "max": 90}}), "unknown key 'min'; .*accepted: .*low, high"),
     (
         changed(features={"age": {"low": 0, "high": 1, "missing": "x"}}),
         r"\[features.age\] missing must be a number or 'refuse', got 'x'",

@@ -98,3 +98,38 @@ def test_a_list_is_the_levels_of_a_category(tmp_path):
     assert [name for name in models[0].feature_names_in_ if name.startswith("site")] == [
         f"site={one}" for one in levels
     ]
+
+
+CATEGORIES = """
+[input]
+path = "table.csv"
+[features]
+smoker = "boolean"
+site = ["Bern", "Basel", "Genf"]
+[outcomes]
+days = "number"
+[estimator]
+kind = "multi_outcome_ridge"
+bound_y = 30.0
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+[output]
+folder = "fit"
+plots = false
+"""
+
+
+def test_categories_and_booleans_are_limits_by_themselves(tmp_path, capsys):
+    """They have 0 and 1: nobody has to declare low and high of numbers that are not there."""
+    table_of("multi_outcome_ridge").to_csv(tmp_path / "table.csv", index=False)
+    path = tmp_path / "job.toml"
+    path.write_text(CATEGORIES)
+    assert main(["fit", str(path)]) == 0
+    columns = Columns([Boolean("smoker"), Category("site", ("Bern", "Basel", "Genf"))])
+    fitted = MultiOutcomeRidge.load(tmp_path / "fit" / "model.json")
+    np.testing.assert_array_equal(fitted.box_x, columns.box)
+    assert fitted.bound_x is None
+    path.write_text(CATEGORIES.replace("[outcomes]", 'age = "number"\n[outcomes]'))
+    assert main(["check", str(path)]) == 2
+    assert "nothing bounds the rows: declare low and high of every number" in capsys.readouterr().err

@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from reference.trajectories import episodes_of, first_visits
 from scipy import special
@@ -168,6 +170,24 @@ def test_it_spends_what_was_asked_and_no_more(method):
         clone(model).set_params(epsilon=1.0).fit([bad, "no trajectories"])
     assert ledger.remaining.epsilon == 1.0
     assert not ledger.reservations
+
+
+def test_what_is_no_trajectories_is_told_the_call_that_makes_them():
+    steps = [[(0, 0.0), (2, 1.0)]] * 50
+    frame = pd.DataFrame({"who": [1, 1], "state": [0, 2], "reward": [0.0, 1.0]})
+    ledger = Ledger(Privacy(2.0, 1e-5))
+    for given, told in (
+        (frame, r"got DataFrame: .* Trajectories.from_frame\(table, trajectory="),
+        (pa.table(frame), "got Table: .* Trajectories.from_frame"),
+        ("steps.csv", "got str: .* Trajectories.from_frame"),
+        (steps, r"got list: .* Trajectories.of\(episodes, states="),
+        ([([0, 2], [0.0, 1.0])], "got tuple: .* Trajectories.of"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            estimator(ledger=ledger).fit(given)
+    assert ledger.spent.epsilon == 0.0
+    assert not ledger.reservations
+    estimator(random_state=0).fit(steps, states=8, truncated=False)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -173,8 +173,8 @@ def test_a_target_of_the_fit_may_be_given_by_its_name():
 def test_pictures_of_several_targets_are_drawn_by_name():
     fitted, _ = several_targets()
     for draw in (fitted.plot, fitted.plot_gap, fitted.plot_placebo):
-        drawn = [np.concatenate([line.get_xydata() for line in draw(name).lines]).tolist() for name in ("Bern", "Basel")]
-        assert drawn[0] != drawn[1]
+        first, second = ([line.get_xydata().tolist() for line in draw(name).lines] for name in ("Bern", "Basel"))
+        assert first != second
         with pytest.raises(ValueError, match="one series to be drawn, such as target='Bern', got 3"):
             draw()
         with pytest.raises(ValueError, match=r"name of a target of the fit \(Bern, Basel, Genf\): a donor's"):

@@ -33,7 +33,7 @@ from dpfast.convex_erm.mechanism import (
     released_signal,
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed
-from dpfast.estimator.bounded import BoundedEstimator, Measured, check_most
+from dpfast.estimator.bounded import PRIVATE_BOX, BoundedEstimator, Measured, check_most
 from dpfast.estimator.linear import explained_shares
 from dpfast.estimator.plan import Plan
 from dpfast.estimator.presented import missing_bound
@@ -283,7 +283,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     def _check_findable(self) -> None:
         super()._check_findable()
         if "box_x" in self._to_find:
-            raise ValueError("box_x must be limits, got 'private': bound_x='private' is found within the budget")
+            raise ValueError(PRIVATE_BOX)
         if "bound_x" in self._to_find and self.box_x is not None:
             raise ValueError("bound_x must be a number, or be left out, with box_x, got 'private'")
 

@@ -11,6 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -171,6 +172,12 @@ def dimensions_of(table: Any) -> int:
         return 2
 
 
+PRIVATE_BOX = (
+    "box_x must be limits, got 'private': private_bounds(X, ..., box=True) finds them, and bound_x='private' one norm "
+    "of rows, within the budget"
+)
+
+
 def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """Return limits (low, high) by the names of columns, once they have been checked."""
     check.by_name(argument, given)
@@ -179,6 +186,12 @@ def limits_by_name(argument: str, given: Mapping[str, Any]) -> dict[str, tuple[f
             f"{argument} must have two numbers for each column, got text for {texts[0]!r}: declare its levels by "
             "dpfast.io.Columns, and fit the rows that its encode makes"
         )
+    for name, pair in given.items():
+        if isinstance(pair, list | tuple) and any(isinstance(one, date | np.datetime64) for one in pair):
+            raise TypeError(
+                f"{argument} must have two numbers for each column, got a date for {name!r}: make days since a public "
+                "date of the column and of its limits"
+            )
     return {name: check.limits(f"{argument}[{name!r}]", pair) for name, pair in given.items()}
 
 
@@ -208,8 +221,10 @@ def in_order_of(
             "columns, letter by letter"
         )
     if len(given) < len(names):
+        shown = ", ".join(map(repr, list(given)[:3])) + ", ..." * (len(given) > 3)
         raise ValueError(
-            f"{argument} must have every column of {what}, once: it has {len(given)}, and {what} has {len(names)}"
+            f"{argument} must have every column of {what}, once: it has {len(given)}, and {what} has {len(names)}. "
+            f"Leave the others out, such as frame[[{shown}]]; of files, declare columns by dpfast.io.Columns"
         )
     return {name: given[name] for name in names}
 
@@ -226,7 +241,7 @@ def missing_outcomes(caller: str) -> ValueError:
     """Return the error of a fit without outcomes; scikit-learn looks for its first words."""
     return ValueError(
         f"{caller} requires y to be passed, but the target y is None: give outcomes, one for each row of X, second, "
-        "such as fit(frame[['age']], frame['days'])"
+        "such as fit(frame[['age']], frame['days']), or declare them, dpfast.io.Columns(..., outcomes=['days'])"
     )
 
 

@@ -220,6 +220,11 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
     if is_path(table):
         return _blocks_of_files(sources.table_files(table, name), name, is_outcome=is_outcome)
     if isinstance(table, EncodedTable):
+        if not allow_pairs:
+            raise TypeError(
+                f"{name} is made by Columns.encode, which has outcomes of its own: with others, give "
+                "Columns.transform(frame)"
+            )
         table = table.blocks()
     if _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):
         return _iterable_blocks(table, name, is_outcome=is_outcome, allow_pairs=allow_pairs)

@@ -601,10 +601,15 @@ class Columns:
                 continue
             family = part.families[column.name]
             if family.name not in ("any", "object", "text" if column.holds == "text" else "number"):
+                is_date = "date" in family.dtype or "timestamp" in family.dtype
                 raise TypeError(
                     f"column {column.name!r} of {part.label} holds {family.dtype}; declared as "
-                    f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}{_DAYS * ('date' in family.dtype)}"
+                    f"{type(column).__name__}, it must hold {_HOLDS[column.holds]}{_DAYS * is_date}"
                 )
+
+    def __repr__(self) -> str:
+        both = (self.outcome_names, self.feature_names) if self.outcomes else (self.feature_names,)
+        return f"<Columns {' ~ '.join(', '.join(names[:8]) + ', ...' * (len(names) > 8) for names in both)}>"
 
     def _encode_batch(self, batch: Entries, checks: bool) -> tuple[Rows, ColumnBlock | None]:
         def encoded(one: Feature) -> list[FloatArray]:

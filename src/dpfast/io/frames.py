@@ -65,8 +65,8 @@ def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) ->
     refused = [f"{name} ({kind})".lstrip() for name, kind, is_number in columns if not is_number]
     if refused:
         raise TypeError(
-            f"{table} has columns that are not numbers: {', '.join(refused[:5])}; "
-            "leave them out, make days of dates, or declare categories by dpfast.io.Columns"
+            f"{table} has columns that are not numbers: {', '.join(refused[:5])}; leave them out, make days of dates, "
+            "or declare categories by dpfast.io.Columns and fit what its encode makes"
         )
 
 

@@ -166,7 +166,7 @@ def file_format(file: Path, name: str) -> str:
     if not file.suffix:
         raise TypeError(
             f"{name} is text, which is read as a path to files of {', '.join(FORMATS)}; of a column of a table give "
-            "the column itself, such as frame['name']"
+            "the column itself, such as frame['name'], of a formula Columns.from_formula(formula, limits).encode(frame)"
         )
     if file.suffix not in FORMATS:
         raise TypeError(f"{name} is a path with the suffix {file.suffix!r}; accepted: {', '.join(FORMATS)}")

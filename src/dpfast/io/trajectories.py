@@ -177,8 +177,10 @@ class Trajectories:
             Polars LazyFrame, or a path to Parquet or CSV files; rows in any order.
         n_states, states
             As for `from_episodes`.
-        trajectory, state, reward : str
-            Columns: whose step it is, the state, the reward.
+        trajectory : str
+            Column of whose step a row is.
+        state, reward : str
+            Column of the state, and of the reward.
         step : str, optional
             Column of numbers or times by which the rows of a trajectory are sorted, no two alike. Default: the order of
             rows, which a query, of DuckDB or a LazyFrame, has not.
@@ -300,7 +302,7 @@ class Trajectories:
         (<Trajectories over 48 states: not private>, (0, 0, 0, 0), (2, 1, 3, 1))
         """
         number, encoder, encoded = declared_observations(env.observation_space, states, encode, bins)
-        flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded)
+        flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded, number)
         return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod

@@ -314,6 +314,7 @@ def from_gymnasium(
     horizon: int,
     seed: int | None,
     encode: Encode,
+    n_states: int,
 ) -> Flat:
     """Roll out a policy."""
     n_trajectories = check.positive_integer("n_trajectories", n_trajectories)
@@ -324,6 +325,8 @@ def from_gymnasium(
         actions = np.asarray(policy)
         if actions.ndim != 1 or actions.dtype.kind not in "iu":
             raise TypeError("policy must be a function of the observation, or an array of one integer action a state")
+        if len(actions) < n_states:
+            raise ValueError(f"policy must have an action for each of the {n_states} states, got {len(actions)}")
 
         def act(seen: Any) -> Any:
             return actions[encode(seen)]

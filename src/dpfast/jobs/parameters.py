@@ -214,7 +214,8 @@ def variants(tables: Mapping[str, Values], usual: Callable[[Mapping[str, Any]], 
         if kind is None:
             raise ValueError(f"{section(place)} lacks the key 'kind', one of {', '.join(map(repr, tables))}")
         own: Values = words(tables).taken((*place, "kind"), kind)
-        refuse_unknown(place, value, ["kind", *(key.name for key in own.keys)], own.elsewhere)
+        others = [] if "kind" in value else [key.name for one in tables.values() for key in one.keys]
+        refuse_unknown(place, value, ["kind", *(key.name for key in own.keys)], own.elsewhere, others)
         return own.read(place, {key: one for key, one in value.items() if key != "kind"})
 
     def schema(name: str, own: Schema) -> Schema:
@@ -226,13 +227,18 @@ def variants(tables: Mapping[str, Values], usual: Callable[[Mapping[str, Any]], 
 
 
 def refuse_unknown(
-    place: Place, given: Iterable[str], accepted: Sequence[str], elsewhere: Mapping[str, str] | None = None
+    place: Place,
+    given: Iterable[str],
+    accepted: Sequence[str],
+    elsewhere: Mapping[str, str] | None = None,
+    also: Sequence[str] = (),
 ) -> None:
-    """Refuse an unknown key, and name the nearest known one."""
+    """Refuse an unknown key, and name the nearest one that is accepted, or would be beside other keys."""
     for key in given:
         if key in accepted:
             continue
-        hint = (elsewhere or {}).get(key) or nearest(key, accepted) or f"accepted: {', '.join(accepted)}"
+        near = nearest(key, [*accepted, *also])
+        hint = (elsewhere or {}).get(key) or f"{near and near + ' '}accepted: {', '.join(accepted)}"
         raise ValueError(f"{section(place)} has an unknown key {key!r}; {hint}")
 
 

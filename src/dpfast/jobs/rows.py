@@ -275,7 +275,14 @@ class Rows:
                 raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
             found["box_x"] = self.box
         if self.bounds and found.keys().isdisjoint(self.bounds):
-            raise ValueError(f"nothing bounds the rows: give every number low and high, or {self.bounds[0]}")
+            columns = self.columns
+            if columns is not None and "box_x" in self.bounds and len(columns.limits) == len(columns.feature_names):
+                # Categories and booleans, which have limits of their own.
+                return found | {"box_x": columns.box}
+            raise ValueError(
+                "nothing bounds the rows: declare low and high of every number in [features], or "
+                f"{self.bounds[0]} in [estimator]"
+            )
         return found
 
     def fit(self, model: Any, progress: Callable[[int], object] | None) -> None:

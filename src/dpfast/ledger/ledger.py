@@ -141,7 +141,10 @@ class Ledger:
         unit: Unit | None = None,
     ) -> None:
         if not isinstance(budget, Privacy):
-            raise TypeError(f"budget must be a dpfast.Privacy, got a {type(budget).__name__}")
+            raise TypeError(
+                f"budget must be a dpfast.Privacy, such as Privacy(2.0, 1e-5), got a {type(budget).__name__}; "
+                "Ledger.open(path) opens a ledger that exists"
+            )
         limits = _limits(budget, composition, split)
         self._budget = budget
         # Callback that learns of each release as soon as it is made: that of the payer, if this ledger is of a single

@@ -25,7 +25,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
-from dpfast.estimator.bounded import BoundedEstimator, Measured, columns_of, open_with_outcome, outcomes_of
+from dpfast.estimator.bounded import PRIVATE_BOX, BoundedEstimator, Measured, columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names, explained_shares
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
@@ -387,7 +387,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _check_findable(self) -> None:
         super()._check_findable()
         if "box_x" in self._to_find:
-            raise ValueError("box_x must be limits, got 'private': bound_x='private' is found within the budget")
+            raise ValueError(PRIVATE_BOX)
 
     def _measured(
         self, X: Any, y: Any, progress: Progress | None, groups: Any = None, max_rows: int | None = None

@@ -29,6 +29,7 @@ from dpfast._arrays import FloatArray, IntArray
 from dpfast._redacted import quiet
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.partitions import Found, Partitions
+from dpfast.io.sources import is_arrow, is_frame, is_path
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
 from dpfast.privacy.guarantee import remembered, up
@@ -356,15 +357,19 @@ def blocks_of(trajectories: object, *, some: bool = False) -> Iterator[Trajector
     if isinstance(trajectories, Trajectories):
         yield trajectories
         return
+    if is_frame(trajectories) or is_arrow(trajectories) or is_path(trajectories):
+        raise TypeError(
+            f"trajectories must be Trajectories, got {type(trajectories).__name__}: of a table or a file with a row a "
+            "step Trajectories.from_frame(table, trajectory=..., state=..., reward=...) makes them"
+        )
     if not isinstance(trajectories, Iterable):
         raise TypeError(f"trajectories must be Trajectories or an iterable of them, got {type(trajectories).__name__}")
     n_states = None
     for block in trajectories:
         if not isinstance(block, Trajectories):
             raise TypeError(
-                f"trajectories must yield Trajectories, got {type(block).__name__}: a table becomes them by "
-                "Trajectories.from_frame, episodes of Minari by from_minari, lists of steps by from_episodes (a fit "
-                "takes either where it is told the `states`)"
+                f"trajectories must yield Trajectories, got {type(block).__name__}: of episodes, Minari's or lists of "
+                "steps (state, reward), Trajectories.of(episodes, states=[...]) makes them, as does a fit with states"
             )
         if n_states not in (None, block.n_states):
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
