@@ -153,7 +153,7 @@ def test_plans_take_limits(name):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"box_x": "private"}, "box_x must be limits, got 'private': bound_x='private' is found"),
+        ({"box_x": "private"}, "box_x must be limits, got 'private': private_bounds(X, ..., box=True)"),
         ({"bound_x": "private"}, "bound_x must be a number, or be left out, with box_x"),
         ({"box_x": {"age": (0.0, 1.0)}}, "box_x must have every column of X, once: it has 1, and X has 3"),
         ({"box_x": ([0.0, 1.0], [1.0, 2.0])}, "box_x is ambiguous"),

@@ -151,7 +151,7 @@ def test_columns_of_text_are_named_and_nothing_else_is_said():
     for table in (pl.DataFrame({"a": ["Anna"]}), pl.LazyFrame({"a": ["Anna"]})):
         with pytest.raises(
             TypeError,
-            match=r"X has columns that are not numbers: a \(string_view\); leave them out, .*Columns$",
+            match=r"X has columns that are not numbers: a \(string_view\); leave them out, .*Columns and fit",
         ):
             gram(table, bound_x=1.0)
 

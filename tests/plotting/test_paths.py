@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfast.plotting import synthetic_control_gaps, synthetic_control_paths
+from dpfast.plotting import placebo_distribution, synthetic_control_gaps, synthetic_control_paths
 
 YEARS = np.arange(1980, 1990)
 OBSERVED = np.linspace(100.0, 60.0, 10)
@@ -71,3 +71,10 @@ def test_any_labels_of_periods(index, tmp_path):
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         synthetic_control_gaps(*arguments)
+
+
+def test_a_share_of_placebos_that_noise_hides_is_said_in_words():
+    ends, counts = [0.5, 1.0, 2.0], [3.0, 40.0, 31.0, 2.0]
+    axes = placebo_distribution(ends, counts, 2.6, (np.nan, 0.0, 0.05), label="Utah")
+    (entry,) = [text.get_text() for text in axes.get_legend().get_texts() if "Utah" in text.get_text()]
+    assert entry == "Utah: share as far out hidden by noise (90% limits 0 to 0.05)"

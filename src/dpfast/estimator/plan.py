@@ -93,11 +93,13 @@ class Plan:
         return card("Plan", facts(said))
 
     def __str__(self) -> str:
-        line = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}; "
-        if self.needed_n is None:
-            line += f"no number of people is enough for {self.target:.2g}"
+        line = f"with {self.n:,} people privacy adds an error of {self.expected_error:.2g} of {self.relative_to}"
+        if self.needed_n == self.n:
+            line = f"{self.n:,} people are needed for an added error of {self.expected_error:.2g} of {self.relative_to}"
+        elif self.needed_n is None:
+            line += f"; no number of people is enough for {self.target:.2g}"
         else:
-            line += f"{self.needed_n:,} people are needed for {self.target:.2g}"
+            line += f"; {self.needed_n:,} people are needed for {self.target:.2g}"
         if self.expected_score is not None:
             line += f"; a score of {self.score:.2g} without privacy becomes {self.expected_score:.2g}"
         return "\n".join([line, *(f"  {name}: {value:.2g}" for name, value in self.notes.items())])

@@ -179,8 +179,10 @@ class Trajectories:
             As for `from_episodes`.
         trajectory : str
             Column of whose step a row is.
-        state, reward : str
-            Column of the state, and of the reward.
+        state : str
+            Column of states.
+        reward : str
+            Column of rewards.
         step : str, optional
             Column of numbers or times by which the rows of a trajectory are sorted, no two alike. Default: the order of
             rows, which a query, of DuckDB or a LazyFrame, has not.

@@ -169,7 +169,7 @@ def placebo_distribution(
     ratio : float
         The target's: root mean squared error after the intervention over that before it.
     share : tuple of float, optional
-        Share of donors in the target's bin or beyond, and its low and high limits.
+        Share of donors in the target's bin or beyond, NaN if noise hides it, and its low and high limits.
     deviation : float, default 0.0
         Standard deviation of the noise in a count.
     level : float, default 0.9
@@ -224,7 +224,8 @@ def placebo_distribution(
     style = canvas.next()
     entry = "target" if label is None else short(label)
     if share is not None:
-        entry += f": share as far out {share[0]:.2g}"
+        is_known = not np.isnan(share[0])
+        entry += f": share as far out {share[0]:.2g}" if is_known else ": share as far out hidden by noise"
         if share[1] < share[2]:
             entry += f" ({100.0 * level:g}% limits {share[1]:.2g} to {share[2]:.2g})"
     place = min(max(ratio, edges[0]), edges[-1])
