@@ -751,6 +751,7 @@ class TargetReports(PrivateEstimator):
                     f"target must be a series of numbers, or the name of a target of the fit ({listed}): a donor's "
                     "record is private and cannot be a target"
                 )
+            assert self.target_ is not None
             series = np.atleast_2d(self.target_)[known.index(target)]
         if series is None:
             raise ValueError("target must be given: none was passed to the fit")
