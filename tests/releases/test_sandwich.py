@@ -14,7 +14,7 @@ from dpfast.privacy import compose_mu, gaussian_mu, keeps_to
 from dpfast.releases import sandwich
 from dpfast.releases.mechanism import answered
 from dpfast.releases.objective_bounds import TableLoss
-from dpfast.releases.sandwich import LossRows, Sandwich, Weighed, exact_errors, sum_weighed
+from dpfast.releases.sandwich import Sandwich, Weighed, exact_errors, sum_weighed
 from dpfast.solvers import LogisticLoss, PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics import rounded_bound
 
@@ -26,6 +26,7 @@ LOSSES = {
 }
 ADJACENCIES = ["replace_one", "add_remove"]
 KINDS = sandwich.KINDS
+owned = partial(SimpleNamespace, n_threads=None)
 
 
 def size(table_loss, features=2):
@@ -43,7 +44,7 @@ def summed(table_loss, theta, kind, rows, outcomes):
     one = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
     _, radius = one.moments(one.privacy, theta, kind)
     weighed = Weighed(table_loss, theta, kind)
-    gram = sum_weighed(LossRows(io.open_table(rows, np.asarray(outcomes)[:, None])), weighed, radius)
+    gram = sum_weighed(owned(table=io.open_table(rows, np.asarray(outcomes)[:, None])), weighed, radius)
     return gram.xx, np.zeros(len(theta)) if gram.exact_x_sum is None else gram.exact_x_sum.to_float64()
 
 
@@ -184,7 +185,7 @@ def test_a_loss_that_is_steeper_than_it_says_moves_no_more(name, kind, monkeypat
         monkeypatch.setattr(type(table_loss.loss), bound, lambda *numbers: 1e-3)
     privacy, d = Privacy(1.0, 1e-6, "add_remove"), size(table_loss)
     query = Sandwich(privacy, table_loss, d)._query("sums", privacy, np.full(d, 0.01), kind)
-    gram = query.statistic(LossRows(io.open_table(table(1, table_loss, seed=8)[0], np.full((1, 1), 0.05))))
+    gram = query.statistic(owned(table=io.open_table(table(1, table_loss, seed=8)[0], np.full((1, 1), 0.05))))
     scales, x = query.mechanism.scales, 0.0 if gram.exact_x_sum is None else gram.exact_x_sum.to_float64()
     moved = math.hypot(np.linalg.norm(gram.xx) / scales["xx"], np.linalg.norm(x) / scales.get("x", math.inf))
     assert 0.9 < moved / gaussian_mu(*privacy.target) <= 1.0
@@ -198,7 +199,7 @@ def test_all_sums_together_use_the_budget_up(delta, adjacency):
     releases = []
 
     def answer(query):
-        data = LossRows(io.open_table(x, y[:, None]))
+        data = owned(table=io.open_table(x, y[:, None]))
         releases.append(query.mechanism.release(query.statistic(data), noise.SeededSource(0), query.name))
         return releases[-1]
 
@@ -216,7 +217,7 @@ def test_all_sums_together_use_the_budget_up(delta, adjacency):
 def test_sums_have_the_noise_that_they_are_said_to():
     """Of rows of zeros all is noise, of the recorded deviations. One run in 10^6 would be off."""
     privacy, table_loss = Privacy(1.0, 1e-6), TableLoss(LogisticLoss(), 1.0)
-    data = LossRows(io.open_table(np.zeros((4, 6)), np.ones((4, 1))))
+    data = owned(table=io.open_table(np.zeros((4, 6)), np.ones((4, 1))))
     drawn = []
     for seed in range(8):
         source = noise.SeededSource(seed)
@@ -251,9 +252,9 @@ def test_parts_of_a_table_are_summed_as_the_whole():
     x, y = table(60, table_loss)
     theta = np.ones(3)
     for kind in KINDS:
-        whole = sum_weighed(LossRows(io.open_table(x, y[:, None])), Weighed(table_loss, theta, kind), 1.0)
+        whole = sum_weighed(owned(table=io.open_table(x, y[:, None])), Weighed(table_loss, theta, kind), 1.0)
         halves = [
-            sum_weighed(LossRows(io.open_table(x[part], y[part, None])), Weighed(table_loss, theta, kind), 1.0)
+            sum_weighed(owned(table=io.open_table(x[part], y[part, None])), Weighed(table_loss, theta, kind), 1.0)
             for part in (slice(0, 17), slice(17, None))
         ]
         assert whole == halves[0] + halves[1]

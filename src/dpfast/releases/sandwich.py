@@ -28,7 +28,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -132,13 +132,6 @@ class Sandwich:
         moments, radius = self.moments(part, theta, kind)
         weighed = Weighed(self.table_loss, theta, kind)
         return Query(name, moments, partial(sum_weighed, weighed=weighed, radius=radius), radius)
-
-
-class LossRows(NamedTuple):
-    """The data owner's rows and outcomes, and the threads that go through them."""
-
-    table: io.Table
-    n_threads: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
