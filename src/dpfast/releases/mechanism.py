@@ -47,6 +47,7 @@ from dpfast.privacy.guarantee import ROUND_UP, Law, coordinate_deviation, quotie
 from dpfast.releases import printed
 
 Found = TypeVar("Found", covariant=True)
+Told = TypeVar("Told")
 
 
 class Query(NamedTuple):
@@ -265,15 +266,15 @@ def within(stages: Stages[Found], changed: Callable[[Query], Query]) -> Stages[F
             return found
 
 
-def answered(stages: Stages[Found], answer: Callable[[Query], Release]) -> Callable[[], Found]:
-    """Answer every query, and return the function that computes the solution."""
-    query = next(stages)
-    while True:
-        try:
+def answered(stages: Generator[Query, Release, Told], answer: Callable[[Query], Release]) -> Told:
+    """Answer every query, and return what stages do: the function that computes the solution."""
+    try:
+        query = next(stages)
+        while True:
             query = stages.send(answer(query))
-        except StopIteration as last:
-            found: Callable[[], Found] = last.value
-            return found
+    except StopIteration as last:
+        told: Told = last.value
+        return told
 
 
 def given(statistic: Any) -> Any:

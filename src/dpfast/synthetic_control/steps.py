@@ -47,7 +47,7 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.noise import BitSource, SeededSource
 from dpfast.privacy import Privacy, parts_of
-from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages
+from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, answered
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.ridge import DenoisedMoments, coefficients_of_moments, components_beyond
 from dpfast.statistics import gram, rounded_bound
@@ -476,21 +476,17 @@ class DonorSteps(Mechanism[Solution]):
 
         Counts have simulated noise. Without a source answers have none, but the mean path has noise of its usual size.
         """
-        steps = self._learned(_Budget(self._parts[0]))
-        try:
-            query = next(steps)
-            while True:
-                exact, law = query.statistic(Donors(alike, 1)), query.mechanism
-                found = times * exact.to_float64()
-                if source is not None:
-                    zeros = FixedPoint.zeros(exact.shape, 0)
-                    found += law.release(zeros, source, query.name).values["sum"]
-                elif query.name == _MEAN_PATH:
-                    found += law.scales["sum"] * (-1.0) ** np.arange(found.size)
-                query = steps.send(Release(query.name, "no", law.privacy, {"sum": found}, law.scales))
-        except StopIteration as last:
-            section: CrossSection = last.value[1]
-        return section
+
+        def answer(query: Query) -> Release:
+            exact, law = query.statistic(Donors(alike, 1)), query.mechanism
+            found = times * exact.to_float64()
+            if source is not None:
+                found += law.release(FixedPoint.zeros(exact.shape, 0), source, query.name).values["sum"]
+            elif query.name == _MEAN_PATH:
+                found += law.scales["sum"] * (-1.0) ** np.arange(found.size)
+            return Release(query.name, "no", law.privacy, {"sum": found}, law.scales)
+
+        return answered(self._learned(_Budget(self._parts[0])), answer)[1]
 
     def guessed(self, spread: float, variation: float, decay: float) -> FloatArray:
         """Return made-up donors of the mean square `spread` about the public centre, for a plan.
