@@ -328,7 +328,7 @@ def test_dictionaries_are_read_by_their_codes_whatever_their_order_and_however_t
         assert category(table, **options) == expected
         with pytest.raises(ValueError, match="missing entries"):
             category(table, undeclared="zeros")
-        with pytest.raises(ValueError, match="holds an undeclared level"):
+        with pytest.raises(ValueError, match="not declared"):
             category(table, missing="b")
 
 

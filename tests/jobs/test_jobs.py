@@ -413,7 +413,7 @@ REFUSED = [
     (changed(estimator={"adjacency": 3}), r"adjacency must be one of 'replace_one', 'add_remove', got an integer"),
     (changed(estimator={"box": [0, 1]}), r"\[estimator\] has an unknown key 'box'; did you mean 'box_x'"),
     (changed(estimator={"box_x": [0, 1]}), "leave one of them out"),
-    (changed(features={"age": "number"}), "nothing bounds the rows: give every number low and high"),
+    (changed(features={"age": "number"}), "nothing bounds the rows: declare low and high"),
     (changed(features={"age": {"low": 1}}), r"\[features.age\] low and high of column 'age' go together"),
     (changed(features={"age": {"low": 1, "high": 1}}), r"\[features.age\] low of column 'age' must be below high"),
     (

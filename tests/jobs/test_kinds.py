@@ -380,7 +380,7 @@ REFUSED = [
     (
         "objective_perturbation_regressor",
         ("dose = { low = -3, high = 3 }", 'dose = "number"'),
-        "nothing bounds the rows: give every number low and high",
+        "nothing bounds the rows: declare low and high of every number",
     ),
     (
         "objective_perturbation_regressor",

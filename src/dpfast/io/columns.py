@@ -711,7 +711,9 @@ def _declared(argument: str, columns: Iterable[str | Feature]) -> tuple[Feature,
     declared = tuple(Number(column) if isinstance(column, str) else column for column in columns)
     for column in declared:
         if not isinstance(column, Number | Boolean | Category | Derived):
-            raise check.mistyped(f"a column of {argument}", "a str, or a column of dpfast.io such as a Number", column)
+            raise TypeError(
+                f"{argument} must hold str, Number, Boolean, Category or transforms, got {type(column).__name__}"
+            )
     return declared
 
 

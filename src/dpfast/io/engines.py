@@ -131,9 +131,7 @@ class DaskPartitions(Partitions):
     def __init__(self, X: Any, Y: Any = None, ids: Any = None, *, partitioned_by: PartitionedBy | None = None) -> None:
         for name, one in (("X", X), ("Y", Y), ("ids", ids)):
             if one is not None and not is_dask(one):
-                raise TypeError(
-                    f"X, Y and ids must all be Dask collections, or none; {name} is {type(one).__qualname__}"
-                )
+                raise TypeError(f"X, Y and ids must all be Dask collections, or none: {name} is {type(one).__name__}")
         _check_ids(ids is not None, partitioned_by is not None)
         if getattr(ids, "ndim", 1) != 1:
             raise ValueError("ids must have one column")

@@ -281,7 +281,10 @@ def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     if array.ndim != 2:
         # How long it is may be private.
         dimensions = "1-D or 2-D" if is_outcome else "2-D"
-        raise ValueError(f"{name} must be {dimensions}, not {array.ndim}-D; one column of a table is frame[['name']]")
+        raise ValueError(
+            f"{name} must be {dimensions}, got an array of {array.ndim} dimension(s); "
+            "one column of a table is frame[['name']]"
+        )
     return array
 
 

@@ -312,7 +312,10 @@ class Interaction(Derived):
         object.__setattr__(self, "columns", columns)
         names = [source.name for source in self.sources]
         if len(set(names)) < max(2, len(names)):
-            raise ValueError(f"Interaction must be of several columns, each once (powers: a Polynomial), got {names}")
+            raise ValueError(
+                f"Interaction must be of at least two columns of the table, each of them once, got {names}; powers of "
+                "one are a Polynomial"
+            )
         for column in columns:
             if column.limits is None:
                 raise ValueError(f"column {column.name!r} is declared without low and high, which {self.name} needs")
