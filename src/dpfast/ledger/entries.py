@@ -44,10 +44,10 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import _transaction as transaction
-from dpfast._documents import Fact, array_from_lists, array_to_lists, card, caution, facts, grid, shortened
+from dpfast._documents import array_from_lists, array_to_lists, card, caution, facts, grid, shortened, verbatim
 from dpfast.privacy import compose_mu
 from dpfast.privacy.composition import Charge, Filter, Sums, mixture_epsilon, plain_charge
-from dpfast.privacy.guarantee import UNITS, Adjacency, Calibration, Privacy, Unit, down
+from dpfast.privacy.guarantee import Adjacency, Calibration, Privacy, Unit, down
 from dpfast.privacy.subsampling import sample_sizes
 
 _UNITS, _CALIBRATIONS = get_args(Unit), get_args(Calibration)
@@ -236,21 +236,8 @@ class Release:
         return f"Release({self.name!r}: {shapes}; {self.privacy})"
 
     def _repr_html_(self) -> str:
-        shapes = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
-        said: list[Fact] = [
-            ("released", shapes),
-            ("mechanism", f"{self.mechanism} noise"),
-            ("noise scales", self._noise_scales),
-            ("unit", UNITS[self.unit]),
-            ("calibration", self.calibration),
-            (
-                "sample",
-                None if self.sample is None else "xx of a secret sample of {:,} of {:,} rows".format(*self.sample),
-            ),
-            ("part of the rows", self.part),
-            ("time", self.time),
-        ]
-        return card(f"Release: {self.name}", guarantee_html([self], self.privacy), facts(said))
+        said = guarantee_html([self], self.privacy)
+        return card(f"Release: {self.name}", said, verbatim(f"{self!r}\n{self.summary()}"))
 
     @property
     def _noise_scales(self) -> str:

@@ -25,17 +25,9 @@ from dpfast.kernels import gram as kernel
 from dpfast.kernels.columns import CodedBlock, ColumnBlock, FixedPoint, Rows, SparseBlock
 from dpfast.kernels.people import PersonSums
 from dpfast.kernels.row_maps import RowMapKernel
+from dpfast.statistics import rows as bounded
 from dpfast.statistics.coded import CodedMap
-from dpfast.statistics.rows import (
-    Gram,
-    Layout,
-    PersonUnit,
-    RowMap,
-    block_limits,
-    checked_bounds,
-    people_within,
-    sum_of_parts,
-)
+from dpfast.statistics.rows import Gram, Layout, PersonUnit, RowMap
 
 _PRODUCTS_PER_RANGE = 200_000_000  # some 60 ms of one core: how long an interrupt waits
 _PRODUCTS_PER_THREAD = 4_000_000  # below this, starting a thread costs more than it brings
@@ -401,7 +393,7 @@ def gram(
     True
     """
     threads_for(0, n_threads)
-    checked_x, checked_y = checked_bounds(bound_x, bound_y, has_outcomes=bound_y is not None)
+    checked_x, checked_y = bounded.checked_bounds(bound_x, bound_y, has_outcomes=bound_y is not None)
     unit = _checked_unit(groups, max_rows, bound_xx, bound_xy, checked_x, checked_y)
     if groups is not None and rows is not None:
         raise ValueError("rows and groups do not go together: select the rows, and their groups, first")
@@ -414,7 +406,7 @@ def gram(
     if table.partitions is not None:
         options: dict[str, Any] = {"max_rows": max_rows, "bound_xx": bound_xx, "bound_xy": bound_xy}
         of_part = partial(gram, **shape, **options, n_threads=n_threads or 1, map_x=map_x, map_y=map_y)
-        return table.reduce(of_part, sum_of_parts, groups=groups, may_copy=needs_arrays)
+        return table.reduce(of_part, bounded.sum_of_parts, groups=groups, may_copy=needs_arrays)
     if unit is not None:
         whose = people(groups, unit.max_rows, ordered=unit.clips_blocks)
         return _people_gram(table, whose, unit, (map_x, map_y), n_threads=n_threads, **shape)
@@ -455,7 +447,7 @@ class PersonAccumulator(GramAccumulator):
     def __init__(self, n_features: int, n_outcomes: int, unit: PersonUnit, **options: Any) -> None:
         super().__init__(n_features, n_outcomes, **options)
         self._max_rows = unit.max_rows
-        self._limits = block_limits(unit, self._tables())
+        self._limits = bounded.block_limits(unit, self._tables())
 
     @transaction.atomic
     def add_people(self, x: Rows, y: Rows | None, whose: People) -> None:
@@ -465,7 +457,7 @@ class PersonAccumulator(GramAccumulator):
 
         def add(part: PersonSums, start: int, stop: int) -> int:
             """Add the people whose first row is one of start to stop."""
-            return part.add_people(*people_within(x, y, whose, start, stop))
+            return part.add_people(*bounded.people_within(x, y, whose, start, stop))
 
         options = {"products": self._products_per_row(), "overhang": self._max_rows}
         self._add_ranges(int(whose.offsets[-1]), spilled, lambda: add, **options)

@@ -39,15 +39,9 @@ from dpfast.kernels import first_visits
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy.block_moments import BlockBounds, VisitLimits
 from dpfast.privacy.guarantee import sqrt_up, up
+from dpfast.statistics import returns
 from dpfast.statistics.accumulator import GramAccumulator, PersonAccumulator
-from dpfast.statistics.returns import (
-    ReturnGrid,
-    blocks_of,
-    checked_discount,
-    checked_lag,
-    first_visits_kernel,
-    sum_of_trajectories,
-)
+from dpfast.statistics.returns import ReturnGrid
 from dpfast.statistics.rows import PersonUnit, person_block_bounds, rounded_bound
 
 _STEPS_PER_CHUNK = 1 << 16
@@ -201,13 +195,13 @@ def sufficient_statistics(
         options: dict[str, Any] = {"return_range": return_range, "features": features, "weights": weights}
         options |= {"horizon": horizon, "lag": lag, "bound_xx": bound_xx, "bound_xy": bound_xy, "centered": centered}
         of_blocks = partial(sufficient_statistics, gamma=gamma, **options, n_threads=n_threads or 1)
-        return sum_of_trajectories(trajectories, of_blocks)
-    gamma, horizon = checked_discount(gamma, horizon)
+        return returns.sum_of_trajectories(trajectories, of_blocks)
+    gamma, horizon = returns.checked_discount(gamma, horizon)
     scheme = _Scheme.checked(return_range, features, weights, horizon, lag, bound_xx, bound_xy, centered)
     resolve_n_threads(n_threads)
     sums: _Sums | None = None
     n_trajectories = 0
-    for block in blocks_of(trajectories, some=True):
+    for block in returns.blocks_of(trajectories, some=True):
         sums = sums or scheme.sums(block.n_states, n_threads)
         n_trajectories += len(block)
         check_capacity(n_trajectories)
@@ -234,11 +228,11 @@ def extreme_counts(
     """
     if isinstance(trajectories, Partitions):
         of_blocks = partial(extreme_counts, gamma=gamma, grid=grid, edges=edges, horizon=horizon, lag=lag)
-        return sum_of_trajectories(trajectories, of_blocks)
-    gamma, horizon = checked_discount(gamma, horizon)
-    lag = checked_lag(lag, horizon)
+        return returns.sum_of_trajectories(trajectories, of_blocks)
+    gamma, horizon = returns.checked_discount(gamma, horizon)
+    lag = returns.checked_lag(lag, horizon)
     counts = np.zeros((2, len(edges) - 1), np.int64)
-    for block in blocks_of(trajectories):
+    for block in returns.blocks_of(trajectories):
         for _, units, ends in chunks_of_visits(block, gamma, horizon, lag, grid, _STEPS_PER_CHUNK):
             starts = np.concatenate([[0], ends[:-1]])
             for histogram, extreme in zip(counts, (np.maximum, np.minimum), strict=True):
@@ -288,7 +282,7 @@ class _Scheme:
         alone = features is None and bounds == (None, None)
         if check.boolean("centered", centered) and not alone:
             raise ValueError("centered sums have no features and no bounds on a trajectory's norms")
-        return cls(grid, features, weights, horizon, checked_lag(lag, horizon), bounds, bool(centered))
+        return cls(grid, features, weights, horizon, returns.checked_lag(lag, horizon), bounds, bool(centered))
 
     def sums(self, n_states: int, n_threads: int | None = None) -> _Sums:
         sizes = _SMALLEST, _LARGEST
@@ -308,7 +302,7 @@ def chunks_of_visits(
     block: Trajectories, gamma: float, horizon: int | None, lag: int, grid: ReturnGrid, chunk_steps: int
 ) -> Iterator[tuple[NDArray[np.int32], FloatArray, IntArray]]:
     """List the first visits of some trajectories at a time: states, returns in units, and where each one's end."""
-    kernel = first_visits_kernel(block, gamma, horizon, lag, grid)
+    kernel = returns.first_visits_kernel(block, gamma, horizon, lag, grid)
     first = 0
     while first < len(block):
         beyond = int(np.searchsorted(block.offsets, block.offsets[first] + chunk_steps, side="right")) - 1
