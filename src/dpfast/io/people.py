@@ -90,10 +90,7 @@ def _check(one: object, name: str) -> None:
     elif one is None or not _equals_itself(one):
         raise ValueError(f"{name} has missing ids: every row needs one")
     elif type(one).__eq__ is object.__eq__ and not isinstance(one, Enum):
-        raise TypeError(
-            f"{name} holds an id that equals no copy of itself: ids are numbers, strings, bytes, dates, tuples of "
-            "these, or objects with an equality of their own"
-        )
+        raise TypeError(f"{name} holds an id that equals no copy of itself: ids are numbers, text, dates or tuples")
 
 
 def _equals_itself(one: object) -> bool:
