@@ -90,7 +90,7 @@ def open_panel(
         if turned:
             raise ValueError(f"orientation must be 'units_by_periods' for {name} in parts, which hold units each")
         n_columns = parts.n_features
-        mapped = parts.mapped(_PanelPart(name, may_miss, n_columns), n_columns, 0)
+        mapped = parts.mapped(partial(_panel_part, name, may_miss, n_columns), n_columns, 0)
         return Panel(mapped, check_n_pre(n_pre, n_columns - len(predictors), name), None, len(predictors))
     periods = None
     if is_frame(table) or is_arrow(table):
@@ -108,23 +108,16 @@ def open_panel(
     return Panel(values, cut, periods, len(predictors))
 
 
-@dataclass(frozen=True)
-class _PanelPart:
-    """Makes an array of a part of a panel."""
-
-    name: str
-    may_miss: bool
-    n_periods: int
-
-    def __call__(self, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, None]:
-        if y is not None:
-            raise ValueError(f"{self.name} must hold all periods, and nothing beside them")
-        read = [kept(block) for block, _ in blocks(x)] or [np.empty((0, self.n_periods))]
-        values = np.array(read[0] if len(read) == 1 else np.concatenate(read), np.float64, order="C")
-        if values.shape[1] != self.n_periods:
-            raise ValueError(f"parts of {self.name} must all have the same periods")
-        check_values(values, self.name, may_miss=self.may_miss, cure="fill it, or declare the observation_rate")
-        return values, None, None
+def _panel_part(name: str, may_miss: bool, n_periods: int, x: Any, y: Any, ids: Any) -> tuple[FloatArray, None, None]:
+    """Make an array of a part of a panel."""
+    if y is not None:
+        raise ValueError(f"{name} must hold all periods, and nothing beside them")
+    read = [kept(block) for block, _ in blocks(x)] or [np.empty((0, n_periods))]
+    values = np.array(read[0] if len(read) == 1 else np.concatenate(read), np.float64, order="C")
+    if values.shape[1] != n_periods:
+        raise ValueError(f"parts of {name} must all have the same periods")
+    check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
+    return values, None, None
 
 
 def open_long_panel(

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from dpfast import _arguments as check
 
@@ -155,7 +155,7 @@ def reduced(run: Callable[[Function, Combine], Any], function: Callable[[Any, An
     """Let an engine run, as `Partitions.reduce` has it."""
     error: Exception
     try:
-        result = run(_Guarded(function), _Combined(combine))
+        result = run(partial(_of_part, function), partial(_combined, combine))
     except EngineError as failed:
         error = EngineError(*failed.args)
     except MemoryError:
@@ -193,13 +193,13 @@ class _Mapped(Partitions):
         self._source, self._function = source, function
 
     def run(self, function: Function, combine: Combine) -> Any:
-        return self._source.run(
-            _Guarded(partial(_composed, self._function, cast(_Guarded, function).function)), combine
-        )
+        return self._source.run(partial(_mapped, self._function, function), combine)
 
 
-def _composed(first: Callable[..., Any], then: Callable[..., Any], x: Any, y: Any, ids: Any) -> Any:
-    return then(*_fields(first(x, y, ids)))
+def _mapped(first: Callable[..., Any], then: Function, part: Any) -> Any:
+    """Return what `then`, which is guarded, makes of a part passed through a function."""
+    found = _of_part(first, part)
+    return found if isinstance(found, _Refusal) else then(found)
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,9 @@ class _Refusal:
     error: Exception
 
 
-@dataclass(frozen=True)
-class _Guarded:
-    """A function of a part, with errors as results."""
-
-    function: Callable[[Any, Any, Any], Any]
-
-    def __call__(self, part: Any) -> Any:
-        return _guarded(lambda: self.function(*_fields(part)))
+def _of_part(function: Callable[[Any, Any, Any], Any], part: Any) -> Any:
+    """Call a function of a part, with errors as results."""
+    return _guarded(lambda: function(*_fields(part)))
 
 
 def _guarded(call: Callable[[], Any]) -> Any:
@@ -233,17 +228,12 @@ def _guarded(call: Callable[[], Any]) -> Any:
         return _Refusal(ValueError(f"a part of the table could not be summed: {type(error).__name__}"))
 
 
-@dataclass(frozen=True)
-class _Combined:
-    """Combines two results. Either may be a refusal, or None from an empty part."""
-
-    combine: Callable[[Any, Any], Any]
-
-    def __call__(self, first: Any, second: Any) -> Any:
-        for one, other in ((first, second), (second, first)):
-            if isinstance(one, _Refusal) or other is None:
-                return one
-        return _guarded(lambda: self.combine(first, second))
+def _combined(combine: Combine, first: Any, second: Any) -> Any:
+    """Combine two results. Either may be a refusal, or None from an empty part."""
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, _Refusal) or other is None:
+            return one
+    return _guarded(lambda: combine(first, second))
 
 
 def _fields(part: Any) -> tuple[Any, Any, Any]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, TypeVar, cast
 
@@ -344,7 +345,7 @@ def _meet(partitions: Partitions, key: bytes) -> bool:
     """Whether a word is in two parts."""
     shares, share = 1, 0
     while share < shares:
-        answer: Answer = partitions.reduce(_WordsOf(key, shares, share), _joined)
+        answer: Answer = partitions.reduce(partial(_words_of, key, shares, share), _joined)
         if isinstance(answer, str) and answer == "met":
             return True
         if isinstance(answer, str):
@@ -355,22 +356,15 @@ def _meet(partitions: Partitions, key: bytes) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class _WordsOf:
-    """The words of a part's people, of one of so many shares."""
-
-    key: bytes
-    shares: int
-    share: int
-
-    def __call__(self, x: Any, y: Any, ids: Any) -> Answer:
-        if ids is None:
-            raise ValueError("ids are needed in every part of a table that is partitioned by person")
-        hashed = (blake2b(_told(one), digest_size=8, key=self.key).digest() for one in _distinct(ids))
-        words = np.frombuffer(b"".join(hashed), np.uint64)
-        # Of consecutive words: a share is made up of smaller ones.
-        low, high = ((number << 64) // self.shares for number in (self.share, self.share + 1))
-        return _held(np.unique(words[(words >= np.uint64(low)) & (words <= np.uint64(high - 1))]))
+def _words_of(key: bytes, shares: int, share: int, x: Any, y: Any, ids: Any) -> Answer:
+    """Return the words of a part's people, of one of so many shares."""
+    if ids is None:
+        raise ValueError("ids are needed in every part of a table that is partitioned by person")
+    hashed = (blake2b(_told(one), digest_size=8, key=key).digest() for one in _distinct(ids))
+    words = np.frombuffer(b"".join(hashed), np.uint64)
+    # Of consecutive words: a share is made up of smaller ones.
+    low, high = ((number << 64) // shares for number in (share, share + 1))
+    return _held(np.unique(words[(words >= np.uint64(low)) & (words <= np.uint64(high - 1))]))
 
 
 def _joined(one: Answer, other: Answer) -> Answer:
