@@ -1,6 +1,8 @@
 """The thread policy and the one limiter of BLAS."""
 
+import _thread
 import gc
+import importlib
 import json
 import multiprocessing
 import os
@@ -20,6 +22,7 @@ from dpfast.statistics import gram
 
 
 def blas_threads():
+    importlib.import_module("dpfast.kernels.blas")  # with the library of SciPy, which is limited too
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
@@ -62,6 +65,22 @@ def test_a_failing_task_stops_the_others_and_raises():
         with pytest.raises(KeyboardInterrupt):
             run_in_threads(tasks, ranges.stop)
     assert list(RowRanges(0, 5)) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are not chosen here")
+def test_threads_run_on_the_cores_of_their_caller_and_none_is_left():
+    cores, others = os.sched_getaffinity(0), _thread._count()
+    run_in_threads([int] * 3, int)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        assert run_in_threads([lambda: os.sched_getaffinity(0)] * 3, int) == [{min(cores)}] * 3
+    finally:
+        os.sched_setaffinity(0, cores)
+    for _ in range(1_000):  # a thread that has nothing left to do counts for some microseconds
+        if _thread._count() <= others:
+            break
+        time.sleep(1e-3)
+    assert _thread._count() <= others
 
 
 class InterruptedAt:

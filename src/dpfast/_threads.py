@@ -2,7 +2,9 @@
 
 Kernels release the GIL, so plain Python threads run them in parallel: as fast as OpenMP here, without a second runtime
 that hangs after a fork or competes with the threads of BLAS. A thread lives for one call, so there is nothing to reset
-in a forked child but the BLAS limiter.
+in a forked child but the BLAS limiter. Threads kept for the next call would save some 40 us of each, measured: 7% of
+the smallest call that uses two, 1 to 2% of a fit. But Python would warn at every fork while they wait, and they would
+stay on the cores that they were started on when the process is moved to others.
 """
 
 from __future__ import annotations
