@@ -98,7 +98,7 @@ def _voids(job: Job, model: Any) -> Iterator[tuple[str, str]]:
         yield "voided", "the noise came from a seed: whoever has it can take the noise off"
     if not all(one.guaranteed for one in model.releases_):
         yield "not reached", "the printed algorithm that was asked for does not give what is printed with it"
-    yield "looking first", "limits, bounds, levels and constants of the job that somebody read from these records"
+    yield "bounds from the data", "limits, bounds, levels and constants of the job that were read from these records"
     if job.ledger_path is None:
         yield "other computations", "this job has a ledger of its own: what others release of these people adds to it"
     else:
@@ -106,7 +106,7 @@ def _voids(job: Job, model: Any) -> Iterator[tuple[str, str]]:
         yield "other computations", f"what is released of these people and is not in the ledger {here}"
     if job.unit == "row":
         yield "several rows of a person", "who has several rows in the table is promised less, the more there are"
-    yield "a seen computer", "whoever sees the table, the memory or the temporary files of the computer that ran this"
+    yield "access to the computer", "whoever sees the table, or the memory or temporary files of that computer"
     yield "predictions", "published predictions for people of the table: each tells of the record it is computed from"
 
 

@@ -743,7 +743,7 @@ class TargetReports(PrivateEstimator):
 
     def _target(self, target: Any, lengths: dict[str, int]) -> FloatArray:
         series = self.target_ if target is None else target
-        if self.target_names_ is not None and _is_label(target):
+        if self.target_ is not None and self.target_names_ is not None and _is_label(target):
             known = list(self.target_names_)
             if target not in known:
                 listed = ", ".join(map(str, known[:5]))
