@@ -180,8 +180,8 @@ def test_what_is_no_trajectories_is_told_the_call_that_makes_them():
         (frame, r"got DataFrame: .* Trajectories.from_frame\(table, trajectory="),
         (pa.table(frame), "got Table: .* Trajectories.from_frame"),
         ("steps.csv", "got str: .* Trajectories.from_frame"),
-        (steps, r"got list: .* Trajectories.of\(episodes, states="),
-        ([([0, 2], [0.0, 1.0])], "got tuple: .* Trajectories.of"),
+        (steps, r"got list: .* by Trajectories.from_episodes, .* fit\(episodes, states="),
+        ([([0, 2], [0.0, 1.0])], "got tuple: .* by Trajectories.from_episodes"),
     ):
         with pytest.raises(TypeError, match=told):
             estimator(ledger=ledger).fit(given)
@@ -582,7 +582,7 @@ def test_episodes_are_fitted_as_their_trajectories_are():
     np.testing.assert_array_equal(fitted(iter(steps), states=[0, 1, 2]), of_steps)
     for data, given, message in (
         (minari, {}, "episodes of Minari by from_minari"),
-        (steps, {}, "lists of steps by from_episodes"),
+        (steps, {}, "lists of steps .* by Trajectories.from_episodes"),
         (steps, {"states": 2}, "state"),
         (Trajectories.from_episodes(steps, 3), {"states": 3}, "has its own"),
     ):

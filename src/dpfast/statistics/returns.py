@@ -368,8 +368,9 @@ def blocks_of(trajectories: object, *, some: bool = False) -> Iterator[Trajector
     for block in trajectories:
         if not isinstance(block, Trajectories):
             raise TypeError(
-                f"trajectories must yield Trajectories, got {type(block).__name__}: of episodes, Minari's or lists of "
-                "steps (state, reward), Trajectories.of(episodes, states=[...]) makes them, as does a fit with states"
+                f"trajectories must yield Trajectories, got {type(block).__name__}: lists of steps (state, reward) "
+                "become them by Trajectories.from_episodes, episodes of Minari by from_minari, and both in a fit that "
+                "is given all states, fit(episodes, states=[...])"
             )
         if n_states not in (None, block.n_states):
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
