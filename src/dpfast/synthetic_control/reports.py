@@ -185,11 +185,9 @@ def _label(period: Any) -> str:
 
 def labels_of(targets: Any, number: int) -> list[Any]:
     """Return the row labels of a frame of targets, or the name of a series, else their numbers."""
-    if not hasattr(targets, "iloc"):
+    if not hasattr(targets, "iloc") or (targets.ndim == 1 and targets.name is None):
         return list(range(number))
-    if targets.ndim == 2:
-        return list(targets.index)
-    return list(range(number)) if targets.name is None else [targets.name]
+    return list(targets.index) if targets.ndim == 2 else [targets.name]
 
 
 def _is_label(target: object) -> bool:
@@ -746,10 +744,9 @@ class TargetReports(PrivateEstimator):
         if self.target_ is not None and self.target_names_ is not None and _is_label(target):
             known = list(self.target_names_)
             if target not in known:
-                listed = ", ".join(map(str, known[:5]))
                 raise ValueError(
-                    f"target must be a series of numbers, or the name of a target of the fit ({listed}): a donor's "
-                    "record is private and cannot be a target"
+                    "target must be a series of numbers, or the name of a target of the fit "
+                    f"({', '.join(map(str, known[:5]))}): a donor's record is private and cannot be a target"
                 )
             assert self.target_ is not None
             series = np.atleast_2d(self.target_)[known.index(target)]
@@ -799,8 +796,7 @@ class TargetReports(PrivateEstimator):
         return row[n_predictors:], fitted, *(self.interval(pre, level) if self._has_interval() else (None, None))
 
     def _several(self, number: int) -> ValueError:
-        names = self.target_names_
-        one = "target_[0]" if names is None else f"target={str(names[0])!r}"
+        one = "target_[0]" if self.target_names_ is None else f"target={str(self.target_names_[0])!r}"
         return ValueError(f"target must be one series to be drawn, such as {one}, got {number}")
 
     def _index(self) -> Any:
