@@ -748,7 +748,6 @@ class TargetReports(PrivateEstimator):
                     "target must be a series of numbers, or the name of a target of the fit "
                     f"({', '.join(map(str, known[:5]))}): a donor's record is private and cannot be a target"
                 )
-            assert self.target_ is not None
             series = np.atleast_2d(self.target_)[known.index(target)]
         if series is None:
             raise ValueError("target must be given: none was passed to the fit")
