@@ -1,6 +1,8 @@
 import pandas as pd
+import pytest
 
 from dpfast import Plan, PrivateStandardScaler
+from dpfast.estimator.plan import least
 
 
 def test_plans_are_rows_to_be_compared():
@@ -20,3 +22,18 @@ def test_a_plan_for_just_enough_people_says_it_once():
     assert str(Plan(1_000, 0.07, 0.1, 681, {})) == (
         "with 1,000 people privacy adds an error of 0.07 of the outcomes' bound; 681 people are needed for 0.1"
     )
+
+
+@pytest.mark.parametrize("enough", [1, 2, 3, 1_000, 1_023, 1_024, 1_025])
+def test_the_least_number_is_found_in_few_tries(enough):
+    tries = []
+
+    def is_enough(people):
+        tries.append(people)
+        assert len(tries) < 100
+        if people < enough / 2:
+            raise ValueError("too few for the algorithm")
+        return people >= enough
+
+    assert least(is_enough) == least(is_enough, enough) == enough
+    assert enough == 1 or least(is_enough, enough - 1) is None

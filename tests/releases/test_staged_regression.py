@@ -454,6 +454,16 @@ def test_a_given_number_of_steps_is_planned_as_one_that_is_the_most(steps):
         assert first == other
 
 
+@pytest.mark.parametrize("options", ["plain", "intercept"])
+def test_the_more_outcomes_follow_features_the_less_is_lost(options):
+    """Noise is in proportion to residuals: without any, nothing is lost of many people."""
+    fit = staged(options).mechanism
+    lost = [fit.expected_loss(4_000, score) for score in (0.0, 0.5, 0.9, 0.99, 1.0)]
+    assert lost[-1] == 0.0 or options == "intercept"
+    assert lost == sorted(lost, reverse=True)
+    assert lost[3] < 0.05 * lost[0]
+
+
 def test_a_table_that_can_be_read_only_once_gets_no_steps():
     x, y = table()
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0, fit_intercept=False)

@@ -36,9 +36,11 @@ def moments(x, y, noise=EXACT, center=None):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("center", [None, np.linspace(-1.0, 2.0, 5)])
 @pytest.mark.parametrize("ridge", [0.0, 0.5, 30.0])
-def test_exact_moments_give_scikit_learns_ridge(fit_intercept, center, ridge):
+@pytest.mark.parametrize("units", [None, np.geomspace(0.2, 30.0, 5)])
+def test_exact_moments_give_scikit_learns_ridge(units, ridge, center, fit_intercept):
     x, y = table()
-    ours = ridge_from_moments(moments(x, y, center=center), ridge, center=center, fit_intercept=fit_intercept)
+    summed = moments(x if units is None else x / units, y, center=center)
+    ours = ridge_from_moments(summed, ridge, center=center, units=units, fit_intercept=fit_intercept)
     theirs = Ridge(alpha=ridge, fit_intercept=fit_intercept).fit(x, y)
     np.testing.assert_allclose(ours.coef, theirs.coef_, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(ours.intercept, theirs.intercept_ * np.ones(3), rtol=1e-8, atol=1e-10)

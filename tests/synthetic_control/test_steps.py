@@ -162,6 +162,11 @@ def test_the_mean_path_and_counts_are_drawn_for_what_a_donor_moves(adjacency):
     assert moves[PATH] == pytest.approx(twice * 1.0, rel=1e-5)
     if adjacency == "add_remove":
         assert moves[NUMBER] == pytest.approx(1.0, rel=1e-9)
+    for nonnegative, farthest in ((False, 1.0), (True, 0.5)):
+        # Without a norm that is certain: rows as long as the range allows, about its middle.
+        few = released(steps_of(adjacency, n=6, nonnegative=nonnegative, center="private"), panel(6))
+        (path,) = [one for one in few if one.name == f"fit: {PATH}"]
+        assert path.scales["sum"] * path.mu == pytest.approx(twice * farthest * math.sqrt(T), rel=1e-5)
     ranked = released(steps_of(adjacency, placebo_share=0.3), panel())[-1]
     assert ranked.scales["sum"] * ranked.mu == pytest.approx(math.sqrt(twice), rel=1e-9)
 

@@ -617,7 +617,7 @@ class Fit:
         moved = own * center
         if row_map.scale is not None:
             moved = moved * row_map.scale
-        basis = None if whitening is None else np.ascontiguousarray(whitening.T) / own
+        basis = None if whitening is None else whitening.T / own
         center = moved if row_map.center is None else row_map.center + moved
         return RowMap(**vars(row_map) | {"center": center, "basis": basis})
 
