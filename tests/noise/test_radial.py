@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -125,6 +126,18 @@ def test_extreme_words_are_decided():
     ratio = uniforms.radius_over_norm(3)
     assert 0 < ratio.low <= ratio.high
     assert float((ratio.high - ratio.low) / ratio.low) < 1e-15
+
+
+def test_bits_are_revealed_until_a_cell_is_decided():
+    """Cells so small that no first word decides: the offset is that of many more words."""
+    from dpfast.noise.exact import Interval, digits_for
+    from dpfast.noise.radial import _decide, _Uniforms
+
+    uniforms, steps = _Uniforms(3, SeededSource(0).open()), Fraction(2) ** 100
+    for coordinate in range(3):
+        decided = _decide(uniforms, coordinate, SimpleNamespace(fraction=lambda _: Fraction(0)), steps)
+        exact = uniforms.radius_over_norm(8) * uniforms.gaussian(coordinate, 8) * Interval.of(steps, digits_for(512))
+        assert {math.floor(Fraction(end) + Fraction(1, 2)) for end in (exact.low, exact.high)} == {decided}
 
 
 def test_seeded_vectors_are_frozen():

@@ -121,6 +121,15 @@ def test_large_l2_norms_do_not_overflow():
 
 
 @pytest.mark.parametrize("constraint", [L2Ball, L1Ball, Box])
+def test_projections_are_the_same_however_numpy_treats_floating_point(constraint):
+    points = np.array([[3e200, 4e-200, 0.0], [1e-300, -1e-300, 1e-300], [0.5, 2.0, -7.0]])
+    with np.errstate(all="raise"):
+        raised = constraint(1.0).project(points)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(raised, constraint(1.0).project(points))
+
+
+@pytest.mark.parametrize("constraint", [L2Ball, L1Ball, Box])
 @pytest.mark.parametrize(
     ("radius", "error", "message"),
     [

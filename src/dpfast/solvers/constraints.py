@@ -171,10 +171,10 @@ class L2Ball(_Ball):
         largest = np.maximum.reduce(np.abs(array), axis=-1, keepdims=True, initial=self.radius)
         with np.errstate(under="ignore"):
             norms = largest * np.sqrt(np.add.reduce(np.square(array / largest), axis=-1, keepdims=True))
-        is_within = norms <= self.radius
-        if np.logical_and.reduce(is_within, axis=None):
-            return array.copy()
-        return np.where(is_within, array, array / np.maximum(norms, self.radius) * self.radius)
+            is_within = norms <= self.radius
+            if np.logical_and.reduce(is_within, axis=None):
+                return array.copy()
+            return np.where(is_within, array, array / np.maximum(norms, self.radius) * self.radius)
 
 
 class L1Ball(_Ball):
