@@ -245,6 +245,20 @@ def test_several_classes_with_a_weak_signal_are_rarely_said_to_be_noise():
     assert np.mean([shown(0.0)[1] for _ in range(400)]) < 0.55
 
 
+@pytest.mark.parametrize("steps", [7, 8])
+def test_early_steps_are_those_of_the_first_half(steps):
+    """Slopes change afterwards, and show nothing of the first ones."""
+    mechanism = mechanism_of("logistic")
+    scale = mechanism.whole.deviation * math.sqrt(steps)
+
+    def shown(later):
+        sums = [2.0 * scale + scale * np.random.default_rng(k).normal(size=mechanism.shape) for k in range(steps)]
+        sums[(steps + 1) // 2 :] = [later * one for one in sums[(steps + 1) // 2 :]]
+        return mechanism.shown_agreement([SimpleNamespace(values={"sum": one}, scales={"sum": scale}) for one in sums])
+
+    assert 0.0 < shown(1.0) == shown(100.0) < 1.0
+
+
 def test_two_classes_are_judged_by_early_steps():
     mechanism = mechanism_of("logistic")
     labels = np.ones((N, 1))

@@ -671,6 +671,17 @@ def test_a_ledger_that_stays_locked_says_so(path, monkeypatch):
     assert ledger.remaining == BUDGET
 
 
+def test_a_step_waits_for_a_lock_that_is_given_back(path):
+    ledger = Ledger(BUDGET, path)
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        given_back = threading.Timer(0.05, other.execute, ["ROLLBACK"])
+        given_back.start()
+        ledger.reserve(UNIT).forfeit()
+        given_back.join()
+    assert ledger.spent == UNIT
+
+
 def test_what_a_killed_maker_left_is_cleared_away(path):
     Ledger(BUDGET, path)
     os.link(path, f"{path}.1-2.new")
