@@ -380,6 +380,20 @@ def test_a_plan_expects_the_error_that_privacy_adds(method):
     assert enough.expected_error <= 0.1 < fewer.expected_error
 
 
+def test_a_plan_says_what_it_cannot_know():
+    """Its error grows by no more than the part of a return that is beyond the horizon; without one nothing is."""
+    options = {"epsilon": 1.0, "delta": 1e-6, "gamma": 0.9, "visited": 0.5}
+    short, long = (PolicyEvaluation.plan(2000, 8, horizon=horizon, **options) for horizon in (5, 100))
+    whole = PolicyEvaluation.plan(2000, 8, **options)
+    assumed, most = short.notes
+    assert "beyond the range" in assumed
+    assert str(short).count("\n") == 2
+    assert whole.notes == {assumed: 0.0}
+    assert short.notes[most] - short.expected_error > 0.5
+    assert 0.0 < long.notes[most] - long.expected_error < 0.1
+    assert PolicyEvaluation.plan(2000, 8, horizon=5, truncated=0.0, **options).notes[most] < short.notes[most]
+
+
 def test_a_hopeless_plan_and_a_hopeless_fit_warn():
     options = {"epsilon": 0.1, "delta": 1e-6, "gamma": 0.9, "return_range": (0, 1)}
     with pytest.warns(UtilityWarning, match="with 10 trajectories at epsilon 0.1.*mostly noise"):

@@ -333,11 +333,31 @@ def test_limits_count_returns_that_noise_may_hide_beyond_the_reach(noise, bins):
     counts[0, 3] = MANY
     with pytest.raises(StopIteration) as last:
         steps.send(SimpleNamespace(values={"sum": counts}))
-    reach, lost = last.value.value
-    assert reach == pytest.approx(mechanism.returns.half * 2.0 ** (-0.5 * bins))
+    residuals, lost = last.value.value
+    assert residuals.reach == pytest.approx(mechanism.returns.half * 2.0 ** (-0.5 * bins))
     beyond = 2.0 ** (0.5 * np.arange(1, bins + 1)) - 1.0
     assert lost.hidden == pytest.approx(query.mechanism.deviation * np.linalg.norm(beyond))
     assert lost.returns == 0.0
+
+
+@pytest.mark.parametrize("at", [0, 3, 7, 11])
+@pytest.mark.parametrize("part", [-0.9, -0.4, 0.0, 0.6])
+def test_reach_covers_what_is_near_the_center_and_nothing_beyond_the_range(part, at):
+    """Of returns up to 1.4 half widths from a center at .4, none is farther than one half width from the middle."""
+    mechanism = staged("not cut")
+    returns = mechanism.returns
+    center = round(part * returns.half)
+    steps = mechanism._reach(mechanism._parts[2], 0.0, center, 1e-9, MANY)
+    counts = np.zeros(next(steps).mechanism.shape)
+    counts[0, at] = MANY
+    with pytest.raises(StopIteration) as last:
+        steps.send(SimpleNamespace(values={"sum": counts}))
+    residuals, _ = last.value.value
+    bin_end = (returns.half + abs(center)) * 2.0 ** (-0.5 * (11 - at))
+    low, high = max(center - bin_end, -returns.grid.middle_units), min(center + bin_end, returns.half)
+    reached = residuals.center - residuals.reach, residuals.center + residuals.reach
+    assert -returns.grid.middle_units - 1.0 <= reached[0] <= low
+    assert high <= reached[1] <= returns.half + 1.0
 
 
 @pytest.mark.slow

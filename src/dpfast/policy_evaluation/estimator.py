@@ -460,7 +460,9 @@ class PolicyEvaluation(PrivateEstimator):
         Returns
         -------
         Plan
-            Expected error, of noise and of the shrinkage against it, and the number of trajectories needed.
+            Expected error, of noise and of the shrinkage against it, and the number of trajectories needed. In stages
+            `notes` have what is assumed of returns beyond the range (that there are none), and the error at most if
+            truncated tails are unlike what is seen.
 
         Warns
         -----
@@ -489,12 +491,13 @@ class PolicyEvaluation(PrivateEstimator):
         of_all = estimator._mechanism(problem, privacy, m, has_tails)
         warn_of_printed(of_all)
 
+        usual = 0.5 * problem.most_visited / n_states if shares is None else shares
+        guesses = Guesses(np.full(n_states, usual), np.full(n_states, distances), deviation, cut)
+
         def error(count: int) -> float:
             # Noise of public size is the same for all counts.
             mechanism = of_all if of_all.scales else estimator._mechanism(problem, privacy, count, has_tails)
             if isinstance(mechanism, StagedVisits):
-                usual = 0.5 * problem.most_visited / n_states if shares is None else shares
-                guesses = Guesses(np.full(n_states, usual), np.full(n_states, distances), deviation, cut)
                 return mechanism.planned_error(count, guesses)
             return mechanism.expected_error(count, typical)
 
@@ -504,7 +507,8 @@ class PolicyEvaluation(PrivateEstimator):
         before = of_all.expected_error(m, typical) if isinstance(of_all, StagedVisits) else expected
         estimator._warn_of_noise(before, f"{m} trajectories", privacy)
         needed = least(lambda count: error(count) <= target)
-        return Plan(m, min(expected, 1.0), target, needed, of_all.scales, "the range of returns")
+        notes = of_all.planned_notes(expected, guesses) if isinstance(of_all, StagedVisits) else {}
+        return Plan(m, min(expected, 1.0), target, needed, of_all.scales, "the range of returns", notes)
 
     @property
     def _is_gaussian(self) -> bool:

@@ -171,8 +171,7 @@ class StagedVisits(PolicyMechanism):
         tail_value = self.returns.grid.middle + tail * self.returns.half_width
         # Without noise the farthest reach is best.
         noise = noise if centered.is_told else 0.0
-        reach, lost = yield from self._reach(distances, tail_value, center, noise, centered.n)
-        residuals = Residuals(tail_value, center, reach)
+        residuals, lost = yield from self._reach(distances, tail_value, center, noise, centered.n)
         mechanism = self._sums(sums, clip, returns)
         statistic = partial(state_sums, returns=returns, residuals=residuals, clip=clip)
         released = yield Query(self.run.what, mechanism, statistic, clip)
@@ -215,8 +214,12 @@ class StagedVisits(PolicyMechanism):
 
     def _reach(
         self, part: Privacy, tail: float, center: int, noise: float, n: float
-    ) -> Generator[Query, Release, tuple[float, Lost]]:
-        """Learn how far returns are from the center, in units of the grid, and what is lost beyond and by the range."""
+    ) -> Generator[Query, Release, tuple[Residuals, Lost]]:
+        """Learn how far returns are from the center, and what is lost beyond and by the range.
+
+        The part of the range that is within reach has a center and a reach of its own, which is smaller where an end of
+        the range is nearer.
+        """
         farthest = float(self.returns.half + abs(center))
         edges = farthest * np.exp2(-0.5 * np.arange(_DISTANCE_BINS)[::-1])
         counts = NoisySum.of_counts(part, 1, _DISTANCE_BINS + len(BEYOND) + 1)
@@ -230,12 +233,16 @@ class StagedVisits(PolicyMechanism):
         middles = relative * 2.0**-0.25
         lost = [np.maximum(middles - edge, 0.0) for edge in relative]
         at = _least_error(relative, lost, histogram, counts.deviation, noise, _BIAS_OF_RETURNS / n)
+        low = max(center - float(edges[at]), -float(self.returns.grid.middle_units))
+        high = min(center + float(edges[at]), float(self.returns.half))
+        middle = round(0.5 * (low + high))
+        reach = max(high - middle, middle - low)
         # Returns may all be at the far end of their bin, where the most is lost: limits count that.
-        excess = np.maximum(relative / relative[at] - 1.0, 0.0)
+        excess = np.maximum(edges - edges[at], 0.0) / reach
         beyond, hidden = max(float(excess @ histogram), 0.0), counts.deviation * float(np.linalg.norm(excess))
-        half = self.returns.half / float(edges[at])
+        half = self.returns.half / reach
         scaled = tuple((number, size * half) for number, size in people)
-        return float(edges[at]), Lost(0.0, beyond, hidden, scaled, is_sure)
+        return Residuals(tail, middle, reach), Lost(0.0, beyond, hidden, scaled, is_sure)
 
     def _summed(self, noise: float, discount: float) -> FilledReturns:
         """Say how returns are summed: by last state, if noise in values and the discount of tails let this tell them.
@@ -331,6 +338,17 @@ class StagedVisits(PolicyMechanism):
         tail = 1.0 / (of_means**-2 + 1.0 / (of_sums / (1.0 - cut) ** 2 + between))
         pooled = _POOLED / (1.0 / (of_sums + cut**2 * tail) + of_means**-2)
         return math.sqrt(float(np.mean(np.minimum(kept**2 * error + (1.0 - kept) ** 2 * squared, 1.0))) + pooled)
+
+    def planned_notes(self, expected: float, guesses: Guesses) -> dict[str, float]:
+        """Say what a plan assumes without being told: nobody beyond the range, and tails like what is seen.
+
+        A tail is worth something within the range: that bounds the error if it is unlike everything seen.
+        """
+        notes = {"share of people assumed to have returns beyond the range": 0.0}
+        if self.returns.has_tails and self.returns.horizon is not None:
+            unseen = math.sqrt(float(np.mean(self._planned_discounts(guesses) ** 2)))
+            notes["error if truncated tails are unlike what is seen, at most"] = min(expected + unseen, 1.0)
+        return notes
 
     def _planned_noise(self, m: int, total: float) -> float:
         """Return the noise in a value, in parts of the range, times its share of visitors; `total` is a person's."""
