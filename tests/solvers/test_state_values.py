@@ -390,6 +390,16 @@ def test_a_value_is_sampled_by_where_its_people_went_on_too():
     assert found.deviation[0] == pytest.approx(math.sqrt(0.8 * 0.5**2 / 100.0), rel=0.05)
 
 
+def test_limits_count_that_a_discount_may_be_more_than_noise_shows():
+    """Of a rare state none is released, with an error of .22: all of it may be missing, if people stay as they are."""
+    sums = stage([1e4] * 5 + [300.0], [0.5] * 4 + [-0.9, -0.1], deviation=17.0, within=0.01)
+    sums = sums._replace(discounts=np.array([1e3] * 5 + [0.0]))
+    earlier = NOTHING._replace(tail=Estimate(0.5, 1e-6), discount=Estimate(0.09, 1e-6), filled=0.5)
+    found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
+    most = 1.645 * 4.0 * 17.0 / 300.0
+    assert 1.96 * found.deviation[5] > most / (1.0 - most) * (0.5 - (found.pooled + found.above[5]))
+
+
 def test_a_value_drawn_to_the_farthest_has_that_and_its_own_mean_s_error():
     """Which is half of it where values may all be alike."""
     found = fitted_values(
@@ -421,7 +431,7 @@ def tails(cut, deviation, *, told):
     known = _Tails.of(sums, sums.discounts, sums.counts, np.full(4, True))
     none, cuts = np.zeros(4), (np.ones(4), np.full(4, cut), np.zeros(4))
     onward = known.onward(none, Estimate(0.0, 0.04), 0.0, 1.0)
-    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none), (2.0, 2.0))
+    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none, none), (2.0, 2.0))
 
 
 def test_the_error_of_one_tail_is_in_the_values_of_all_states_that_are_filled_with_it():

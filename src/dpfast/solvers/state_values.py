@@ -299,13 +299,22 @@ def fitted_values(
     farthest = max(whole[1] - tail.value, tail.value - whole[0])
     own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + errors.sampled**2 + shrunk)
     reach = float(own_limits[sure].max(initial=0.0)) / (1.0 - min(float(cut[sure].max(initial=0.0)), _MOST_CUT))
-    staying = (values - tail.value) ** 2 + np.maximum(np.minimum(cut, 1.0) * found, squared + shrunk)
-    apart = np.hypot(cut, cut_error) * np.sqrt(staying) / (1.0 - np.minimum(cut, _MOST_CUT))
+    resolved, seems = np.zeros(n_states, np.bool_), values
     if known.is_told:
         means = np.where(sure, (sums.returns + (tail.value - earlier.filled) * cut * counts) / safe, values)
-        seems = np.maximum(known.seems(means, tail.value, limits), cut * math.sqrt(onward.found))
-        apart = np.where(known.resolved(cut), (1.0 - onward.taken) * np.minimum(apart, seems), apart)
-    one_tail, distances = (tail.variance, np.minimum(apart, farthest)), (farthest, min(reach, farthest))
+        resolved, seems = known.resolved(cut), known.seems(means, tail.value, limits)
+
+    def apart(part: FloatArray, others: FloatArray | float) -> FloatArray:
+        staying = np.sqrt((values - tail.value) ** 2 + np.maximum(others, squared + shrunk))
+        far = part * staying / (1.0 - np.minimum(part, _MOST_CUT))
+        told = (1.0 - onward.taken) * np.minimum(far, np.maximum(seems, part * math.sqrt(onward.found)))
+        return np.asarray(np.minimum(np.where(resolved, told, far), farthest))
+
+    # What last states tell is an estimate, with a deviation. That people stay is a bound, for the largest discount.
+    likely = resolved * apart(np.hypot(cut, cut_error), np.minimum(cut, 1.0) * found)
+    longest = apart(cut + _ONE_SIDED * cut_error, 0.0)
+    one_tail = tail.variance, likely, longest
+    distances = farthest, min(reach, farthest)
     deviation, unknown = known.with_tails(onward, errors, (share, cut, cut_error), one_tail, distances)
     unseen, near = (float(counts @ one) / total for one in (unknown, np.hypot(deviation, cut_error * farthest)))
     unseen = unseen if unseen > _ONE_SIDED * near else 0.0
@@ -429,7 +438,7 @@ class _Tails:
         onward: _Onward,
         own: _Errors,
         cut: tuple[FloatArray, FloatArray, FloatArray],
-        one_tail: tuple[float, FloatArray],
+        one_tail: tuple[float, FloatArray, FloatArray],
         farthest: tuple[float, float],
     ) -> tuple[FloatArray, FloatArray]:
         """Return deviations of values with the errors of what tails are worth, and the bound of a bias.
@@ -446,9 +455,11 @@ class _Tails:
         T, whose variance is known (`one_tail`). Besides, people of state s went on to others than all do on average.
         Say that they stay among states of their own value v. Then returns filled with T are v - d (v - T) in the mean.
         The value is taken to be that. Its distance from T is (1 - d)(v - T), and its error d (v - T): that distance
-        times d/(1 - d). The error of v counts as well, and of the spread of values the part that was cut. So it is
-        where last states are told, but with more noise than tells them (`resolved`). From others, what is shrunk of
-        tails is not (`seems`).
+        times d/(1 - d). The error of v counts as well, and of the spread of values the part that was cut. This bounds a
+        bias. Noise may hide a part of d, and a state whose d seems 0 would be sure of its value: so d is taken at the
+        upper end of its limits. So it is where last states are told, but with more noise than tells them (`resolved`).
+        Where they are told well, what was shrunk of tails (`seems`) is an estimate: it has a deviation besides
+        (`one_tail` has the variance of T, deviations and bounds).
 
         From a state that is hardly visited people went on to anything in the range. That bounds a bias, by the
         discounts of people who went there, at most. From others they went on to states that are seen, whose values
@@ -462,10 +473,11 @@ class _Tails:
         # Of states that are not certain the bound counts.
         shrunk = np.sqrt(own.shrunk)
         drawn = led(np.where(self.sure, shrunk, 0.0)) + np.where(self.sure, 0.0, shrunk)
-        apart = led(share * one_tail[1] * (1.0 - part))
+        apart, longest = (led(share * one * (1.0 - part)) for one in one_tail[1:])
         most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
         bias = np.minimum(self.led(mean * (1.0 - part), onward)(most * part), most)
-        least, whole = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
+        least, near_own = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
+        whole = np.maximum(near_own, (np.minimum(longest, most) + _ONE_SIDED * least) / _TWO_SIDED)
         is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
         return np.where(is_near, least, whole), bias + is_near * near
 
