@@ -227,6 +227,21 @@ def test_a_coefficient_that_mainly_the_prior_places_has_no_limits():
     assert np.mean(held) > 0.88
 
 
+@pytest.mark.parametrize("place", [0, 5, 14])
+def test_limits_hold_the_coefficient_that_has_all_of_the_signal(place):
+    """Limits for coefficients that are alike are too narrow for it: it had none."""
+    rng = np.random.default_rng(3)
+    gains, theta = np.full(20, 2.0), np.zeros((20, 1))
+    theta[place] = 2.2
+    held = []
+    for _ in range(100):
+        xy = gains[:, None] * theta + rng.normal(size=(20, 1))
+        evidence = Evidence(np.diag(gains), np.diag(1.0 / gains), xy, np.eye(20)[None], least_signal=0.45)
+        law = evidence.posterior(np.ones(1), 0.95, of_population=True)
+        held.append((law.low[0] <= theta[:, 0]) & (theta[:, 0] <= law.high[0]))
+    assert np.min(np.mean(held, axis=0)) > 0.8
+
+
 def test_noise_in_xx_counts_by_the_distance_from_where_the_sums_were_taken():
     """Far from there limits are wider: by the length that the distance has."""
     theta = np.array([[3.0], [-2.0]])

@@ -17,8 +17,11 @@ corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise.
 X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_. Descent released X'(Y - X theta_0) instead, at
 theta_0 near theta: there the error is proportional to ||theta - theta_0||.
 
-Beside a known size of rows, a coefficient has no limits if more than half of its variance is shrinkage: mainly the
-prior would say where it is, and where coefficients are not alike it is wrong of the large ones.
+Beside a known size of rows limits hold more than coefficients that are alike. Of d coefficients of mean square tau^2,
+(I - K) theta is what shrinkage takes away. It is up to sqrt(d) tau times the length of a row of I - K, whatever theta
+is, and of this deviation on average (Cauchy and Schwarz). Limits are wide enough for either, in quadrature with the
+noise: one coefficient may have all of the signal. A coefficient has no limits if the squared length of its row is more
+than half: mainly the prior would say where it is.
 
 Outcomes are assumed to have the same variance about their linear function in all rows.
 
@@ -92,8 +95,8 @@ _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
 _ENERGY_STEPS = 8
-# Largest part of a coefficient's variance that shrinkage may be.
-_GUESSED = 0.5
+# Largest part of a coefficient, by squares, that shrinkage may take away.
+_UNTOLD = 0.5
 # The probability below the upper 95% limit, and a relative error of variances far below those that matter.
 _WIDENED, _LEAST_NOISE = 0.975, 1e-3
 
@@ -281,19 +284,23 @@ class _Directions:
         weights = np.exp(logs - np.max(logs))
         kept = weights > _NEGLIGIBLE
         weights = weights[kept] / np.sum(weights[kept])
-        shrunk = ((1.0 - gains**2 * prior / marginal) ** 2 * taus)[kept]
-        centers, squares = means[kept] @ self.vectors.T, (self.vectors**2).T
-        guessed, spreads = shrunk @ squares, np.sqrt(variances[kept] @ squares + np.diag(bias))
+        lost = ((1.0 - gains**2 * prior / marginal) ** 2)[kept]
+        shrunk = lost * taus[kept]
+        functions = self.vectors
+        centers, squares = means[kept] @ functions.T, (functions**2).T
+        # By how much the square of the largest loss is beyond that of the usual one, at 95% limits.
+        widest = max(len(gains) / special.ndtri(_WIDENED) ** 2 - 1.0, 0.0) * (self.least_signal > 0.0)
+        spreads = np.sqrt((variances[kept] + widest * shrunk) @ squares + np.diag(bias))
         if constant is not None:
-            squares = (constant.weights @ self.vectors) ** 2
-            noise = np.sqrt(variances[kept] @ squares + constant.weights @ bias @ constant.weights) + constant.noise
-            guessed = np.column_stack([guessed, shrunk @ squares])
+            functions = np.vstack([functions, constant.weights @ functions])
+            squares = functions[-1] ** 2
+            own = (variances[kept] + widest * shrunk) @ squares
+            noise = np.sqrt(own + constant.weights @ bias @ constant.weights) + constant.noise
             centers = np.column_stack([centers, constant.level + centers @ constant.weights])
             spreads = np.column_stack([spreads, np.sqrt(noise**2 + constant.sampled)])
-        # A mean of parts, not of squares: few large sizes would decide these.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            unknown = (weights @ (guessed / spreads**2) > _GUESSED) & (self.least_signal > 0.0)
-        return _Mixture(weights, centers, spreads, unknown)
+        # Not of spreads: few large sizes would decide these.
+        untold = weights @ (lost @ (functions**2).T) > _UNTOLD * np.sum(functions**2, axis=1)
+        return _Mixture(weights, centers, spreads, untold & (self.least_signal > 0.0))
 
     def _priors(self, observed: FloatArray, sampled: FloatArray) -> FloatArray:
         """Return the tau^2 that are tried."""
