@@ -51,6 +51,10 @@ _OWN = 0.75
 #: How rare a column is from which its people's parts have a second clip of their own; this clip, in deviations of a
 #: residual; and the noise in their coefficient up to which it pays, in these deviations.
 _RARE, _FARTHEST, _PAYS = 0.9, 6.0, 0.25
+#: Noise in squares of residuals, as a part of them, from which on counts tell more; and what it is taken to be then.
+_DROWNED, _COARSE = 0.5, 0.7
+#: Bins of counts beyond the last above the noise, and how far that is, in its deviations.
+_BINS_BEYOND, _SEEN = 2, 4.0
 #: Largest ratio of predictions to outcomes in the computation of residuals.
 _REACH = 2.0**12
 #: Half-octaves below the largest possible size in which sizes are counted.
@@ -110,6 +114,15 @@ class Residuals(NamedTuple):
 
     variance: FloatArray
     noise: FloatArray
+    #: What counts of residuals by size show of the sum over outcomes.
+    counted: float
+
+    def told(self) -> Residuals:
+        """Return what counts show, where squares are mostly noise: a clip far too large for them makes it so."""
+        is_noise = (self.noise > _DROWNED) & (self.counted < self.variance)
+        return self._replace(
+            variance=np.where(is_noise, self.counted, self.variance), noise=np.where(is_noise, _COARSE, self.noise)
+        )
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,7 @@ class Fit:
         level, residuals = yield from self._last(parts, found, coordinates)
         far = self._far(parts.excess, coordinates, residuals)
         excess = yield from self._excess(parts.excess, found, coordinates, step, clip, share, far)
+        residuals = residuals and residuals.told()
         few, unlike = self._expected_of_few(found, coordinates, excess, level, residuals)
         theta, found, level = self._corrected(found, coordinates, excess, level, few)
         level = level._replace(unlike=unlike)
@@ -446,7 +460,12 @@ class Fit:
             squares = np.maximum(released.values["sum"], noise.deviation)
             whole = descent.unclipped(squares, self.rows, limit)
             mean = squares / max(self.rows - len(found.theta), 1.0)
-            residuals = Residuals(whole.square * mean, np.minimum(whole.error * noise.deviation / squares, 1.0))
+            (seen,) = (counts > _SEEN * deviation).nonzero()
+            last = min(int(seen[-1]) + _BINS_BEYOND if len(seen) else len(counts), len(counts) - 1)
+            # Bins' upper ends make up for the people beyond.
+            counted = float(counts[1 : last + 1] @ edges[1 : last + 1] ** 2) / self.rows
+            error = np.minimum(whole.error * noise.deviation / squares, 1.0)
+            residuals = Residuals(whole.square * mean, error, counted if counted > 0.0 else math.inf)
         return Level(level, level_variance), residuals
 
     def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
