@@ -5,9 +5,18 @@ Of classes alone there is one more histogram, in which it counts for less.
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from dpfast import io
-from dpfast.convex_erm.calibration import MarginCells, gaps, margin_counts, weight_of_class
+from dpfast.convex_erm.calibration import (
+    ClassCells,
+    LinkCells,
+    MarginCells,
+    cell_counts,
+    gaps,
+    margin_counts,
+    weight_of_class,
+)
 from dpfast.statistics.rows import RowMap
 
 EDGES = np.array([-0.5, 0.0, 0.5])
@@ -132,6 +141,28 @@ def test_no_neighbour_moves_a_histogram_by_more_than_one_in_one_cell_or_two(n_ma
         best = max(best, moved(start))
     most = np.sqrt((n_margins + further**2) * (2.0 if adjacency == "replace_one" else 1.0))
     assert best == pytest.approx(most, rel=1e-6)
+
+
+@pytest.mark.parametrize("n_margins", [1, 4])
+@pytest.mark.parametrize("n_blocks", [1, 3, 200])
+def test_a_row_is_in_a_cell_of_its_class_and_of_the_link_beside_any_others(n_margins, n_blocks):
+    own, (x, y) = cells(n_margins), rows(200, n_margins)
+    n_classes, slope = max(n_margins, 2), 1.7
+    rates = np.random.default_rng(2).dirichlet(np.ones(n_classes))
+    link = LinkCells(own.row_map, own.offset, slope, rates)
+    place, weight = np.argmax(y, axis=1) if n_margins > 1 else (y[:, 0] > 0).astype(int), np.abs(y).max(axis=1)
+    expected = np.zeros(n_classes), np.zeros(2)
+    for row, k, heavy in zip(x, place, np.rint(weight * 2**20) / 2**20, strict=True):
+        z = row * min(1.0, 1.0 / np.linalg.norm(row)) @ own.row_map.basis + own.offset
+        z = np.array([-z[0] / 2.0, z[0] / 2.0]) if n_margins == 1 else z
+        chances = expit([slope * (one - max(np.delete(z, j))) for j, one in enumerate(z)])
+        expected[0][k] += heavy
+        expected[1][int(chances[k] / chances.sum() > rates[k])] += heavy
+    for kind, counts in zip((ClassCells(n_classes), link), expected, strict=True):
+        for laid in (x, np.asfortranarray(x)):
+            parts = zip(np.array_split(laid, n_blocks), np.array_split(y, n_blocks), strict=True)
+            found = sum(cell_counts(io.open_table(a, b), kind, 1).to_float64() for a, b in parts)
+            np.testing.assert_array_equal(found, counts[None])
 
 
 def test_what_is_not_finite_is_refused():

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
-from dpfast.convex_erm.calibration import margin_counts
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.mechanism import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
@@ -303,24 +302,28 @@ def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], 
     tables = people if privacy.adjacency == "replace_one" else [people[0], (people[0][0][:2], people[0][1][:2])]
     summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
 
-    def moved(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise in the cells that differ, those of more people in the first table first; and by how much."""
-        mechanism: Any = summed[0].mechanism
-        found, noisy = mechanism.solve(releases)
-        cells = mechanism.cells(mechanism.classifier.linear(found))
-        exact = [margin_counts(one.statistic.table, cells).to_float64().ravel() for one in summed]
-        apart = exact[0] - exact[1]
-        order = np.argsort(-apart)
-        order = order[apart[order] != 0.0]
-        return (noisy.ravel() - exact[at])[order], apart[order]
+    def counted(releases: tuple[Release, ...], at: int) -> tuple[Release, FloatArray, FloatArray]:
+        """Return a release of counts, the noise in the cells that differ and by how much, the first table's first."""
+        stages, own = summed[0].mechanism.stages(), []
+        query = next(stages)
+        for release, following in zip(releases, [*releases[1:], None], strict=True):
+            if "counts" in query.name:
+                exact = [query.statistic(one.statistic).to_float64().ravel() for one in summed]
+                order = np.argsort(exact[1] - exact[0])
+                order = order[exact[0][order] != exact[1][order]]
+                noisy = release.values["sum"].ravel() - exact[at]
+                own.append((release, noisy[order], (exact[0] - exact[1])[order]))
+            if following is not None:
+                query = stages.send(release)
+        # Few people are counted twice. Of several classes two labels may have the same cell by the link.
+        return own[0 if len(classes) > 2 else -1]
 
-    releases = probe(lambda: estimator.fit(*tables[0])).releases_
-    record, (_, apart) = releases[-1], moved(releases, 0)
+    record, _, apart = counted(probe(lambda: estimator.fit(*tables[0])).releases_, 0)
     scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
     law = shift_law(record.mechanism, (apart,), (float(scale),))
 
     def seen(neighbour: bool) -> FloatArray:
-        return moved(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[0]
+        return counted(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[1]
 
     beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
     several = " of several classes" if len(classes) > 2 else ""

@@ -26,9 +26,11 @@ from dpfast.convex_erm.calibration import (
     gaps,
     interpolated,
     limits,
+    mixed_log_odds,
     placed,
     unit_of,
     weight_of_class,
+    weight_of_link,
     zero_of,
 )
 from dpfast.convex_erm.estimator import PerturbedObjective, column_of
@@ -41,6 +43,7 @@ from dpfast.convex_erm.mechanism import (
     Counts,
     Descended,
     Descent,
+    FewCounts,
     Labelled,
     Link,
     Minimisers,
@@ -50,6 +53,7 @@ from dpfast.convex_erm.mechanism import (
     lost_accuracy,
     lost_of_released,
     lost_share,
+    unit_of_margins,
 )
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import columns_of, missing_outcomes
@@ -82,9 +86,10 @@ _FLATTENED = 0.5
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
 _LEAST_WEIGHT = 2.0**-100
-# Of more classes, with fewer rows of each over the deviation of a count, the link has less logarithmic loss in 13 of 19
-# cells of four tables of 8 to 11 classes, and is right on up to .066 more. Of six classes it has more loss.
-_FEW_CLASSES, _ENOUGH_OF_EACH = 6, 5.0
+# With fewer rows over the deviation of a count, for each of several classes or for two, people are few.
+_ENOUGH_OF_EACH, _ENOUGH_OF_TWO = 5.0, 4.0
+# Of more classes no bins are counted after minimisers where people are few. Of six the link alone has more loss.
+_FEW_CLASSES = 6
 _TWO_CLASSES = "inference=True goes with two classes: fit each against the rest by itself"
 
 
@@ -136,10 +141,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         The public set that parameters are in.
     probabilities : {"calibrated", "link"}, default "calibrated"
         A seventh of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
-        calibrate the probabilities, and `predict` takes the most probable class. "link" leaves the whole budget to the
+        calibrate the probabilities, and `predict` takes the most probable class. By descent, if people are few by
+        public numbers, two short histograms are counted in place of these: rows by class, and rows whose class the
+        margins make more probable than its rate. Of very few people they take up to two fifths of the budget.
+        Probabilities are then a mixture of rates and a function of the margins. "link" leaves the whole budget to the
         coefficients, and probabilities are a fixed function of the margins. So they are with ``calibration="paper"``,
-        where epsilon is ``inf``, and of seven or more classes where the public number of rows a class is less than five
-        standard deviations of a count. Rows are clipped to `bound_x` in predictions, too.
+        where epsilon is ``inf``, and of seven or more classes with few people by objective perturbation. Rows are
+        clipped to `bound_x` in predictions, too.
     bound_x, box_x, penalty, ridge, fit_intercept, calibration, inference, max_weight
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
@@ -571,8 +579,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _counts(
         self, privacy: Privacy, n_features: int, n_rows: int | None, *, is_gaussian: bool, unit: Unit = "row"
-    ) -> tuple[Counts | None, Privacy]:
-        """Return how margins are counted, and what is left of the budget: by public numbers."""
+    ) -> tuple[Counts | FewCounts | None, Privacy]:
+        """Return how rows are counted, and what is left of the budget: by public numbers."""
         if not self._counts_margins:
             return None, privacy
         further = weight_of_class(self._n_minimisers)
@@ -585,12 +593,20 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         edges = limits(n_rows, split(1)[0].deviation)
         ends = placed(edges, 1.0, 0.0 if about_intercept else None)
         noise, rest = split(2 * len(ends))
-        if n_rows is not None and shape[0] > _FEW_CLASSES and n_rows < _ENOUGH_OF_EACH * shape[0] * noise.deviation:
-            return None, privacy
+        enough = _ENOUGH_OF_TWO if shape[0] == 1 else _ENOUGH_OF_EACH * shape[0]
+        if n_rows is not None and n_rows < enough * noise.deviation:
+            if is_gaussian and privacy.delta > 0.0:
+                n_classes = max(shape[0], 2)
+                few = SHARE * (1.0 + 1.0 / n_classes)
+                noises, rest = FewCounts.split(privacy, n_classes, max(n_rows, 1), few)
+                counted = None if self._is_counted_in_part else n_rows
+                return FewCounts(noises, *self._bounded_rows(n_features), counted), rest
+            if shape[0] > _FEW_CLASSES:
+                return None, privacy
         return Counts(noise, *self._bounded_rows(n_features), edges, about_intercept), rest
 
     def _counted(
-        self, summed: Summed, privacy: Privacy, counts: Counts | None, table: io.Table, groups: Any = None
+        self, summed: Summed, privacy: Privacy, counts: Counts | FewCounts | None, table: io.Table, groups: Any = None
     ) -> Summed:
         """Have margins counted after the fit."""
         if counts is None:
@@ -669,7 +685,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _chosen_descent(
         self, privacy: Privacy, n_features: int, n_rows: int
-    ) -> tuple[NoisyDescent, Counts | None] | None:
+    ) -> tuple[NoisyDescent, Counts | FewCounts | None] | None:
         """Choose the method, from public numbers: None is for minimisers."""
         if self.method != "gradient" and not self._may_descend:
             return None
@@ -681,7 +697,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
 
     def _descent(
         self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
-    ) -> tuple[NoisyDescent, Counts | None]:
+    ) -> tuple[NoisyDescent, Counts | FewCounts | None]:
         """Return the descent, and how margins are counted after it."""
         sizes = n_features, self._n_minimisers
         rows = self._known_rows(n_rows, max_rows)
@@ -790,7 +806,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         return io.open_table(table.partitions.mapped(_indicators, table.n_features, table.n_outcomes))
 
     def _descending(
-        self, privacy: Privacy, people: People, descent: tuple[NoisyDescent, Counts | None] | None = None
+        self, privacy: Privacy, people: People, descent: tuple[NoisyDescent, Counts | FewCounts | None] | None = None
     ) -> Summed:
         table, expected = people.table, None
         mechanism, counts = descent or self._descent(privacy, table.n_features, None, people.max_rows)
@@ -822,13 +838,24 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if self.box_x is not None:
             attributes["_limits_"] = np.array(limits_of(self.box_x, attributes["n_features_in_"]))
         if counts is not None:
-            attributes["log_odds_"] = self._calibration(calibrated, found, counts, error)
+            attributes["log_odds_"], error = self._calibration(calibrated, found, counts, error)
         return Fitted(attributes, error)
 
-    def _calibration(self, mechanism: Calibrated, found: Any, counts: FloatArray, error: float) -> FloatArray:
-        """Return log-odds from noisy counts; the prior from margins depends on the error of the coefficients."""
-        fit, noise = mechanism.classifier, mechanism.counts.noise
-        unit, offset, ends = mechanism.counts.placed(fit.linear(found))
+    def _calibration(self, mechanism: Calibrated, found: Any, counts: Any, error: float) -> tuple[FloatArray, float]:
+        """Return log-odds from noisy counts, and an error: their prior from margins depends on that of coefficients.
+
+        Of few people of several classes the link's weight tells noise from signal where slopes do not.
+        """
+        fit, way = mechanism.classifier, mechanism.counts
+        if isinstance(way, FewCounts):
+            link, of_class, by_link = counts
+            people, noise = way.classes(of_class).people, way.noises[1]
+            weight = weight_of_link(by_link, noise.deviation, people, n_is_public=way.n_rows is not None)
+            unit = unit_of_margins(fit.linear(found), way.bound)
+            error = 1.0 - weight if len(link.rates) > 2 else error
+            return mixed_log_odds(link.rates, weight, link.slope, unit), error
+        noise = way.noise
+        unit, offset, ends = way.placed(fit.linear(found))
         sides = counts.reshape(len(counts), 2, len(ends))
         further = weight_of_class(len(counts))
         of_class = sides[0, :, -1] if len(counts) == 1 else sides[:, 1, -1]
@@ -843,13 +870,17 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         cells = sides[:, :, :-1]
         unit = unit_of(cells.sum(axis=0), ends, unit, offset)
         counted = cells, noise.deviation, ends / unit, classes, agreement
-        return calibrated_log_odds(*counted, unit)
+        return calibrated_log_odds(*counted, unit), error
 
     def _counted_rows(self, fit: Minimisers | Descent) -> int | None:
         """Return how many rows are counted, if that is public, and each counts in full."""
-        if self.class_weight is not None or self.max_weight is not None:
+        if self._is_counted_in_part:
             return None
         return fit.steps.n_rows if isinstance(fit, Descent) else fit.perturbation.bounds.n_rows
+
+    @property
+    def _is_counted_in_part(self) -> bool:
+        return self.class_weight is not None or self.max_weight is not None
 
     def _minimised(self, mechanism: Minimisers, found: FloatArray) -> Fitted:
         attributes, error = super()._solve_fit(mechanism, found)

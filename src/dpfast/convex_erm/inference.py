@@ -39,7 +39,7 @@ NOT_CLOSE = "; or counts are no more than noise, or steps still long at the last
 
 PENALISED = (
     "as the penalty, the bounds and the constraint leave them, without errors: inference=True undoes these, and "
-    "releases errors"
+    "releases errors, where every person has one row"
 )
 
 NO_MEAN = (

@@ -63,7 +63,18 @@ from numpy.typing import ArrayLike
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import quiet
-from dpfast.convex_erm.calibration import FARTHEST_GAP, MarginCells, margin_counts, placed
+from dpfast.convex_erm.calibration import (
+    FARTHEST_GAP,
+    ClassCells,
+    Classes,
+    LinkCells,
+    MarginCells,
+    cell_counts,
+    estimated_rates,
+    margin_counts,
+    placed,
+    slope_of_link,
+)
 from dpfast.estimator.base import warn_of_printed
 from dpfast.estimator.bounded import open_with_outcome
 from dpfast.estimator.persistence import Waiting
@@ -477,11 +488,43 @@ class Counts(NamedTuple):
 
     def placed(self, linear: Linear) -> Placed:
         """Return where bins of margins are, by released coefficients."""
-        unit, intercept = unit_of_margins(linear.coef, self.bound), linear.intercept
-        if len(intercept) > 1:
-            unit = max(unit, float(np.ptp(intercept)) / FARTHEST_GAP)
+        unit, intercept = unit_of_margins(linear, self.bound), linear.intercept
         offset = float(intercept[0]) if self.about_intercept else None
         return Placed(unit, offset, placed(self.edges, unit, offset))
+
+
+class FewCounts(NamedTuple):
+    """How rows are counted where they are few: by class, and by whether the link is better than the rate of the class.
+
+    *Share.* The noise of rates is at least that of n mu people, so shares of the budget are larger where n mu is small.
+    """
+
+    #: Of classes, and of the link's two cells.
+    noises: tuple[NoisySum, NoisySum]
+    row_map: RowMap
+    bound: float
+    #: The number of rows, where each counts in full.
+    n_rows: int | None
+
+    @classmethod
+    def split(
+        cls, privacy: Privacy, n_classes: int, people: int, share: float
+    ) -> tuple[tuple[NoisySum, NoisySum], Privacy]:
+        """Return the noise of both, for a share of mu^2 or more, and the rest of the budget."""
+        alone = NoisySum.of_counts(privacy, 1, 1).deviation
+        share = max(share, min(_LARGEST_SHARE, (_KNOWN * alone / people) ** 2))
+        own = _OF_CLASSES * share
+        of_classes, of_link, rest = parts_of(privacy, [own, share - own, 1.0 - share])
+        return (NoisySum.of_counts(of_classes, 1, n_classes), NoisySum.of_counts(of_link, 1, 2)), rest
+
+    def classes(self, counts: FloatArray) -> Classes:
+        """Return what noisy counts (1, n) say of classes."""
+        return Classes(counts[0], self.noises[0].deviation, self.n_rows)
+
+
+# Of mu^2 for the counts of few people: the most, and the rest in deviations of a count with all of it over people.
+_LARGEST_SHARE, _KNOWN = 0.4, 8.5
+_OF_CLASSES = 0.65
 
 
 class Labelled(NamedTuple):
@@ -495,7 +538,7 @@ class Labelled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibrated(Mechanism[tuple[Any, FloatArray]]):
+class Calibrated(Mechanism[tuple[Any, Any]]):
     """A classifier, and then noisy counts of rows by margin and class: what probabilities are calibrated with.
 
     *Privacy.* The cell of a row is a function of that row, of coefficients released before and of public numbers
@@ -509,11 +552,15 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     counts add to mu squared. After a pure minimiser, pure counts add to epsilon. The privacy loss of an (epsilon,
     delta)-private minimiser has no proved curve under replace-one. After it, the epsilons and the deltas add up
     (`NoisySum.counts_within`). Everything computed from coefficients and counts is post-processing.
+
+    Few people have two histograms in which a row is in one cell, after Gaussian steps (`FewCounts`). The cell in the
+    second is a function of the row, of the coefficients and of the released counts of classes. So each changes by
+    sqrt(2) at most, or by 1 if a record is added, and they add to mu squared too.
     """
 
     privacy: Privacy
     classifier: Minimisers | Descent
-    counts: Counts
+    counts: Counts | FewCounts
 
     @property
     def method(self) -> str:
@@ -528,18 +575,28 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
     @property
     def scales(self) -> Mapping[str, float]:
         """Scales of the noise: of the classifier, and of counts."""
-        return {**self.classifier.scales, "counts": self.counts.noise.deviation}
+        own = self.counts.noises[1] if isinstance(self.counts, FewCounts) else self.counts.noise
+        return {**self.classifier.scales, "counts": own.deviation}
 
-    def stages(self) -> Stages[tuple[Any, FloatArray]]:
+    def stages(self) -> Stages[tuple[Any, Any]]:
         """Ask for the classifier's releases, and for the counts."""
         classifier: Any = self.classifier
         found = (yield from within(classifier.stages(), of_fitted))()
-        cells = self.cells(classifier.linear(found))
-        statistic = partial(_count_margins, cells=cells)
-        released = yield Query("counts of margins by class", self.counts.noise, statistic)
+        linear, few = classifier.linear(found), self.counts
+        if isinstance(few, FewCounts):
+            of_classes, of_link = few.noises
+            classes = partial(_count_cells, cells=ClassCells(of_classes.shape[1]))
+            in_classes = yield Query("counts of classes", of_classes, classes)
+            rates = estimated_rates(few.classes(in_classes.values["sum"]))
+            slope = slope_of_link(found.agreement, unit_of_margins(linear, few.bound))
+            link = LinkCells(self._margins(linear), linear.intercept, slope, rates)
+            by_link = yield Query("counts by link", of_link, partial(_count_cells, cells=link))
+            return lambda: (found, (link, in_classes.values["sum"], by_link.values["sum"][0]))
+        statistic = partial(_count_margins, cells=self.cells(linear))
+        released = yield Query("counts of margins by class", few.noise, statistic)
         return lambda: (found, released.values["sum"])
 
-    def linear(self, found: tuple[Any, FloatArray]) -> Linear:
+    def linear(self, found: tuple[Any, Any]) -> Linear:
         """Return what is told as linear functions of rows after their map."""
         classifier: Any = self.classifier
         linear: Linear = classifier.linear(found[0])
@@ -547,20 +604,24 @@ class Calibrated(Mechanism[tuple[Any, FloatArray]]):
 
     def cells(self, linear: Linear) -> MarginCells:
         """Return the cells of rows, by released coefficients."""
-        basis = np.ascontiguousarray(linear.coef.T)
+        assert isinstance(self.counts, Counts)
         edges = self.counts.placed(linear).ends[1:-1]
-        return MarginCells(replace(self.counts.row_map, basis=basis), linear.intercept, edges)
+        return MarginCells(self._margins(linear), linear.intercept, edges)
+
+    def _margins(self, linear: Linear) -> RowMap:
+        return replace(self.counts.row_map, basis=np.ascontiguousarray(linear.coef.T))
 
 
-def unit_of_margins(coef: FloatArray, bound: float) -> float:
+def unit_of_margins(linear: Linear, bound: float) -> float:
     """Return the root mean square of margins, or of gaps between two, of rows of half the bound even over directions.
 
-    1 where coefficients are 0, and all rows are alike.
+    It is 1 where coefficients are 0, and all rows are alike. Of several it is larger where intercepts are far apart.
     """
-    n_margins, d = coef.shape
+    n_margins, d = linear.coef.shape
     pairs = 1.0 if n_margins == 1 else 2.0 / n_margins
-    unit = 0.5 * bound * math.sqrt(pairs * float(np.sum(coef * coef)) / d)
-    return unit if _LEAST_UNIT < unit < math.inf else 1.0
+    unit = 0.5 * bound * math.sqrt(pairs * float(np.sum(linear.coef * linear.coef)) / d)
+    unit = unit if _LEAST_UNIT < unit < math.inf else 1.0
+    return max(unit, float(np.ptp(linear.intercept)) / FARTHEST_GAP) if n_margins > 1 else unit
 
 
 def of_fitted(query: Query) -> Query:
@@ -574,6 +635,10 @@ def _answer(statistic: Callable[..., Any], data: Labelled, *bits: Any) -> Any:
 
 def _count_margins(data: Labelled, cells: MarginCells) -> FixedPoint:
     return margin_counts(data.table, cells, data.n_threads, groups=data.groups)
+
+
+def _count_cells(data: Labelled, cells: ClassCells | LinkCells) -> FixedPoint:
+    return cell_counts(data.table, cells, data.n_threads)
 
 
 @quiet
