@@ -103,3 +103,10 @@ def test_other_numbers_of_ids_than_rows_are_refused():
     x, y, ids = visits(40)
     with pytest.raises(ValueError, match="groups"):
         model().fit(x, y, ids[:-1], 3)
+
+
+def test_the_note_of_a_fit_by_people_does_not_send_them_to_what_is_refused():
+    x, y, ids = visits()
+    note = model().fit(x, y, ids, K).summary().attrs["note"]
+    assert "inference=True" in note
+    assert note.endswith("where every person has one row")
