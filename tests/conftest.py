@@ -82,17 +82,21 @@ def pytest_fixture_setup(fixturedef, request):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Nothing that a test calls changes for the process what is warned of, or what numpy does about floating point."""
-    before = of_process()
-    result = yield
-    assert of_process() == before, "changed for the whole process"
-    return result
+    """Nothing that a test calls changes for the process what is warned of, or what numpy does about floating point.
 
-
-def of_process():
+    But an interrupt may come between what changes it and what changes it back.
+    """
     import numpy as np  # not before the processes that run tests have begun
 
-    return np.geterr(), [one for one in warnings.filters if one[2].__module__.startswith("dpfast")]
+    def of_process():
+        return np.geterr(), [one for one in warnings.filters if one[2].__module__.startswith("dpfast")]
+
+    with np.errstate():
+        before = of_process()
+        result = yield
+        is_same = of_process() == before
+    assert is_same or any(word in item.nodeid for word in ("interrupt", "signal")), "changed for the whole process"
+    return result
 
 
 # Where SIGINT is ignored, as in the background of a shell, tests that interrupt would wait for ever; so would children.

@@ -10,7 +10,13 @@ from scipy import stats
 
 from dpfast import Privacy, noise
 from dpfast.privacy import objective_noise
-from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, TableLoss, loss_of_moments
+from dpfast.releases.objective_bounds import (
+    ObjectiveBounds,
+    ObjectivePerturbation,
+    TableLoss,
+    loss_of_moments,
+    loss_of_rows,
+)
 from dpfast.solvers import (
     Box,
     CappedLogisticLoss,
@@ -219,7 +225,8 @@ def test_the_tolerance_is_that_of_every_table():
             rows, outcomes, _ = summed.bounded(rng.normal(size=(300, 3)), y[:, None])
             bounds = summed.bounds(3, L1Ball(2.0), None, 300 if adjacency == "replace_one" else None)
             chosen = ObjectivePerturbation.calibrate(Privacy(1.0, 1e-6, adjacency), bounds)
-            function, b = summed.of_rows(rows, outcomes[:, 0]), rng.normal(size=3) * 10.0
+            function = loss_of_rows(rows, outcomes[:, 0], loss, summed.sizes(3))
+            b = rng.normal(size=3) * 10.0
             close = replace(chosen, tolerance=1e-12 if adjacency == "add_remove" else chosen.tolerance)
             distance = np.linalg.norm(chosen.minimise(function, b) - close.minimise(function, b))
             assert distance <= chosen.tolerance + close.tolerance

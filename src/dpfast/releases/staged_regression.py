@@ -288,7 +288,12 @@ class StagedRegression(Mechanism[Regression]):
         return within(self._queries(), weighted) if self.is_weighted else self._queries()
 
     def _queries(self) -> Stages[Regression]:
-        """Yield the query of the numbers of people and rows, if they are private, then the others; without weights."""
+        """Return them, of people without weights."""
+        n_rows = self.public.n_rows
+        return self._number_first() if n_rows is None else self._fitted(self.privacy, float(n_rows), float(n_rows))
+
+    def _number_first(self) -> Stages[Regression]:
+        """Yield the query of the private numbers of people and rows, then the others."""
         return (yield from self._fitted(*(yield from self._counted())))
 
     def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:

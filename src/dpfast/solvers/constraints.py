@@ -259,7 +259,7 @@ class Box:
 
     def norm_bound(self, n: int) -> float:
         """Upper bound on the L2 norm of the points of the set in n dimensions."""
-        sizes = np.broadcast_to(np.maximum(np.abs(self.low), np.abs(self.high)), n)
+        sizes = np.abs(self.bounds(n)).max(axis=0)
         return float(np.linalg.norm(sizes)) * (1.0 + (n + 8) * 2.0**-52)
 
     def bounds(self, n: int) -> tuple[FloatArray, FloatArray]:
