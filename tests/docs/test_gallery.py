@@ -2,6 +2,7 @@
 
 import ast
 import runpy
+import warnings
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_script_runs_alone_and_draws(script, monkeypatch):
     pyplot.switch_backend("Agg")
     monkeypatch.setattr(pyplot, "show", lambda: None)
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        with warnings.catch_warnings():
+            runpy.run_path(str(script), run_name="__main__")
         figures = [pyplot.figure(number) for number in pyplot.get_fignums()]
         assert figures
         for figure in figures:
