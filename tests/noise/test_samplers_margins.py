@@ -113,9 +113,9 @@ def pick(source):
     [
         lambda source: samplers.release(GaussianLaw(), 1.0, 50, source, widening=1.0),
         lambda source: samplers.release(LaplaceLaw(), 1.0, (5, 10), source, widening=1.0),
-        lambda source: radial.l2_laplace(1.0, 9, source, widening=1.0),
-        lambda source: discrete.discrete_gaussian(1.0, 40, source, margin=1.0),
-        lambda source: discrete.discrete_gaussian(1000.0, 400, source, margin=1.0),
+        lambda source: radial.draw_vector(1.0, 9, source, widening=1.0),
+        lambda source: discrete.draw(1.0, 40, source, margin=1.0),
+        lambda source: discrete.draw(1000.0, 400, source, margin=1.0),
         pick,
     ],
     ids=["Gaussian", "Laplace", "L2-Laplace", "discrete Gaussian", "discrete Gaussian of wide columns", "pick"],

@@ -60,7 +60,7 @@ class _Table:
     guide: NDArray[np.uint16]
 
 
-def discrete_gaussian(scale: float, size: Size, source: BitSource, *, margin: float = _ACCEPTANCE_ERROR) -> IntArray:
+def discrete_gaussian(scale: float, size: Size, source: BitSource) -> IntArray:
     """Return integers of the discrete Gaussian law, P(k) proportional to exp(-k**2 / (2 scale**2)), exactly.
 
     Privacy: added to integers of L2 sensitivity Delta it is (Delta/scale)**2/2-zCDP, as the continuous Gaussian is; its
@@ -74,9 +74,6 @@ def discrete_gaussian(scale: float, size: Size, source: BitSource, *, margin: fl
         Shape of the result.
     source : BitSource
         Source of the random bits.
-    margin : float, default 2**-46
-        Within which double arithmetic is not trusted: 1 sends every draw through the exact decision, and changes
-        nothing.
 
     Returns
     -------
@@ -97,6 +94,11 @@ def discrete_gaussian(scale: float, size: Size, source: BitSource, *, margin: fl
     >>> discrete_gaussian(1000.0, 5, SeededSource(0)).dtype
     dtype('int64')
     """
+    return draw(scale, size, source)
+
+
+def draw(scale: float, size: Size, source: BitSource, *, margin: float = _ACCEPTANCE_ERROR) -> IntArray:
+    """Draw with a given margin; one of 1 sends every draw through the exact decision, and must change nothing."""
     scale = check.positive("scale", scale)
     if scale > MAX_SCALE:
         raise ValueError(f"scale must be at most 2**57, for draws to fit 64 bits, not {scale!r}")

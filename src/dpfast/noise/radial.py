@@ -32,13 +32,7 @@ _FIRST_ORDER = 2.0**-10
 
 
 def l2_laplace(
-    scale: float,
-    dim: int,
-    source: BitSource,
-    *,
-    center: Center = None,
-    grid: float | None = None,
-    widening: float = 0.0,
+    scale: float, dim: int, source: BitSource, *, center: Center = None, grid: float | None = None
 ) -> FloatArray:
     """Return `center` plus a vector of density proportional to ``exp(-||v||/scale)``, exactly, on a public grid.
 
@@ -57,9 +51,6 @@ def l2_laplace(
         Center that the noise is added to, taken as the exact numbers it holds. Zero if None.
     grid : float, optional
         A power of two, chosen from public values only; at least ``scale / 2**38``. Default: about ``scale / 2**20``.
-    widening : float, default 0.0
-        Added to the margin of double arithmetic, in cells: 1 sends every coordinate through intervals, and changes
-        nothing.
 
     Returns
     -------
@@ -83,6 +74,19 @@ def l2_laplace(
     >>> l2_laplace(0.5, 4, SeededSource(0)).shape
     (4,)
     """
+    return draw_vector(scale, dim, source, center=center, grid=grid)
+
+
+def draw_vector(
+    scale: float,
+    dim: int,
+    source: BitSource,
+    *,
+    center: Center = None,
+    grid: float | None = None,
+    widening: float = 0.0,
+) -> FloatArray:
+    """Draw with the margin widened by some cells: 1 sends every coordinate through intervals, and changes nothing."""
     dim = check.positive_integer("dim", dim)
     if dim == 1:
         return laplace(scale, 1, source, center=center, grid=grid)
