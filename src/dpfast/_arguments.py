@@ -154,7 +154,10 @@ def delta_value(value: object) -> float:
     """Return delta in (0, 1), as a Gaussian mechanism needs it."""
     number = value if type(value) is float else real("delta", value)
     if number == 0.0:
-        raise ValueError("delta = 0 has no Gaussian noise: pass one in (0, 1), or use dpfast.privacy.l2_laplace_scale")
+        raise ValueError(
+            "delta = 0 is met by no Gaussian noise: pass a delta in (0, 1), or use the pure mechanism, "
+            "dpfast.privacy.l2_laplace_scale"
+        )
     if 0.0 < number < _SMALLEST_DELTA:
         raise ValueError(
             f"delta must be at least the smallest normal float, {_SMALLEST_DELTA:.3g}, for Gaussian noise, got "

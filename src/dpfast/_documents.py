@@ -61,7 +61,9 @@ def read_document(path: str, kind: str, version: int) -> dict[str, Any]:
     if content.get("kind") != kind:
         raise ValueError(f"{path!r} is not a {kind} file, but says that it is a {content.get('kind')!r} file")
     if content.get("version") != version:
-        raise ValueError(f"{path!r} has version {content.get('version')!r} of the {kind} format; {version} is needed")
+        raise ValueError(
+            f"{path!r} has version {content.get('version')!r} of the {kind} format, this dpfast reads version {version}"
+        )
     return {key: value for key, value in content.items() if key not in ("sha256", "kind", "version")}
 
 

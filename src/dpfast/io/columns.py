@@ -315,7 +315,10 @@ class Category:
                 raise ValueError(_MISSING.format(self.name))
             codes[missing] = self.levels.index(self.missing)
         if self.undeclared == REFUSE and np.any(codes == UNDECLARED):
-            raise ValueError(f"column {self.name!r} holds a level that is not declared: add it, or undeclared='zeros'")
+            raise ValueError(
+                f"column {self.name!r} holds a level that is not declared: add it to levels, or declare "
+                "undeclared='zeros' for none of them"
+            )
         return codes - np.int32(self.drop_first)
 
     def codes(self, batch: Entries) -> LevelCodes:
@@ -773,7 +776,10 @@ def check_named_once(name: str, part: Part, declared: Sequence[str]) -> None:
         raise ValueError(f"{part.label} has more than one column {name!r}")
     # A name of the table's may be a person's, as of a file without a line of names: none is quoted.
     if part.families is None and not any(other in part.names for other in declared):
-        raise ValueError(f"{part.label} has none of the declared columns in its first line, which must name them")
+        raise ValueError(
+            f"{part.label} has none of the declared columns in its first line, which must name them letter by letter, "
+            "with commas between"
+        )
     where = " in its first line" if part.families is None else ""
     alike = any(isinstance(one, str) and one.strip().casefold() == name.strip().casefold() for one in part.names)
     letters = ": one there has other capitals or spaces" if alike else ""

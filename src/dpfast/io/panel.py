@@ -335,7 +335,10 @@ def _check_same_periods(target: Any, periods: NDArray[Any], name: str) -> None:
     if are_places or np.array_equal(period_labels(labels), periods):
         return
     axis = "index" if target.ndim == 1 else "columns"
-    raise ValueError(f"{name} must have the donors' periods as its {axis}, in their order: reindex, or pass an array")
+    raise ValueError(
+        f"{name} must have the donors' periods as its {axis}, in their order: reindex it (or pass {name}.to_numpy(), "
+        "if values at the same place belong together)"
+    )
 
 
 def check_n_pre(n_pre: object, n_periods: int, name: str = "donors") -> int:

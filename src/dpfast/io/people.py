@@ -91,7 +91,10 @@ def _check(one: object, name: str) -> None:
     elif one is None or not _equals_itself(one):
         raise ValueError(f"{name} has missing ids: every row needs one")
     elif type(one).__eq__ is object.__eq__ and not isinstance(one, Enum):
-        raise TypeError(f"{name} holds an id that equals no copy of itself: ids are numbers, text, dates or tuples")
+        raise TypeError(
+            f"{name} holds an id that equals no copy of itself: ids are numbers, strings, bytes, dates, tuples of "
+            "these, or objects with an equality of their own"
+        )
 
 
 def _equals_itself(one: object) -> bool:
@@ -200,7 +203,10 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     except (IndexError, NotImplementedError):
         ids = None
     if ids is None:  # not within the block: the error would be quoted as context
-        raise ValueError("groups cannot be read as an array of ids: their type has none, or a dictionary lacks codes")
+        raise ValueError(
+            "groups cannot be read as an array of ids: it is of a type of Arrow's that has none, or holds codes that "
+            "its dictionary does not have"
+        )
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")
     if ids.dtype.kind == "O":

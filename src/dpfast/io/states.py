@@ -101,7 +101,9 @@ class StateEncoder:
 def declared_states(n_states: int | None, states: Iterable[Hashable] | None) -> tuple[int, StateEncoder | None]:
     """Return the number of states, and their encoder where they were listed; one of the two must be declared."""
     if (n_states is None) == (states is None):
-        raise ValueError("either n_states or states must be given: states are public, never taken from the data")
+        raise ValueError(
+            "either n_states or states must be given: which states there are is public, and never taken from the data"
+        )
     if states is None:
         return check.positive_integer("n_states", n_states), None
     encoder = states if isinstance(states, StateEncoder) else StateEncoder(states)
@@ -187,7 +189,9 @@ def _declared_edges(space: Any, bins: Any) -> list[FloatArray]:
     limits = list(_box_limits(space))
     is_listed = isinstance(bins, Sequence) and not isinstance(bins, str | bytes)
     if limits and bins is None:
-        raise ValueError("bins are needed for a Box: for every entry a number of them, or the edges between them")
+        raise ValueError(
+            "bins are needed for a Box: for every entry a number of bins between its limits, or the edges between bins"
+        )
     n_given = len(bins) if is_listed else len(limits) or int(bins is not None)
     if n_given != len(limits):
         much = "fewer" if n_given < len(limits) else "more"
@@ -204,7 +208,9 @@ def _inner_edges(bins: Any, low: float, high: float) -> FloatArray:
         return edges
     number = check.positive_integer("bins", bins)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError("bins must list edges for an entry of a Box without finite limits: a number divides none")
+        raise ValueError(
+            "bins must list edges for an entry of a Box without finite limits: no number of bins divides it evenly"
+        )
     # Not by differences, which may overflow.
     shares = np.arange(1, number) / number
     return low * (1.0 - shares) + high * shares

@@ -231,7 +231,10 @@ class Table:
         """
         assert self.partitions is not None
         if groups is None and self.partitions.partitioned_by is not None:
-            raise ValueError("X is declared to be partitioned by person: max_rows is needed, if an estimator takes it")
+            raise ValueError(
+                "X is declared to be partitioned by person: max_rows, the most rows of one that count, is needed "
+                "where an estimator takes it; others take one person a row alone"
+            )
         if groups is not None and not isinstance(groups, PersonIds):
             raise TypeError(
                 "groups of a table in parts lie with them, all rows of a person in one: give ids, and "

@@ -327,7 +327,9 @@ def locked(path: Path) -> FileIO:
             try:
                 _lock(file)
             except (BlockingIOError, PermissionError):
-                raise BlockingIOError(f"another run is writing {str(path.parent)!r}: wait until it has ended") from None
+                raise BlockingIOError(
+                    f"another run is writing {str(path.parent)!r}: wait until it has ended, then start this one again"
+                ) from None
             # Whoever had it may have removed it: others would lock one that is made anew.
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 opened.pop_all()

@@ -530,7 +530,10 @@ class Draft(ABC):
         """Remove a held entry."""
         entry = self.held(number)
         if entry.drawn:
-            raise DrawnError("noise was drawn under this reservation: it can be forfeited, and not given back")
+            raise DrawnError(
+                "noise was drawn under this reservation, and may have been seen: it can be forfeited, and not given "
+                "back"
+            )
         self._set(number, None)
         self.totals = self.totals.with_one(entry, -1)
 

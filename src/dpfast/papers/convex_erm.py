@@ -114,14 +114,19 @@ def empirical_risk(noise_norm: float, *, n: int, strong_convexity: float, norm: 
 
 
 def empirical_risk_tail(
-    epsilon: float, delta: float, *, n_features: int, gradient: float, gamma: float, **of_risk: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n: int,
+    n_features: int,
+    gradient: float,
+    strong_convexity: float,
+    norm: float,
+    gamma: float,
 ) -> Bound:
-    """Theorem 26: `empirical_risk` but for a probability: with the printed tail of ||b||, and its exact quantile.
-
-    The other keywords are those of `empirical_risk`.
-    """
+    """Theorem 26: `empirical_risk` but for a probability: with the printed tail of ||b||, and its exact quantile."""
     quantile = _Noise(epsilon, delta, n_features, gradient).quantile(gamma)
-    printed, corrected = (empirical_risk(size, **of_risk) for size in quantile)
+    printed, corrected = (empirical_risk(size, n=n, strong_convexity=strong_convexity, norm=norm) for size in quantile)
     return Bound(printed.printed, corrected.corrected)
 
 
@@ -156,7 +161,15 @@ def expected_risk(
 
 
 def expected_population_risk(
-    epsilon: float, delta: float, *, bound_x: float, derivative: float, strong_convexity: float, **of_risk: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n: int,
+    n_features: int,
+    bound_x: float,
+    derivative: float,
+    strong_convexity: float,
+    norm: float,
 ) -> Bound:
     """Theorem 29: bound on the expected excess risk for a new person, for generalised linear losses.
 
@@ -164,11 +177,10 @@ def expected_population_risk(
     the population. Printed: `expected_risk`'s with zeta = R L. Corrected, in expectation over people too:
     ``2 (R L)^2/Delta + (E||b||^2/Delta + Delta ||theta_bar||^2)/(4 n)``. Its first term is the stability of the
     minimiser: one person moves it by at most 2 R L/Delta, and a loss by R L times that. The printed Delta does not grow
-    with n; corrected is least at about ``sqrt(8 n) R L/||theta_bar||``. The other keywords are those of
-    `expected_risk`.
+    with n; corrected is least at about ``sqrt(8 n) R L/||theta_bar||``.
     """
     gradient = check.positive("bound_x", bound_x) * check.positive("derivative", derivative)
-    empirical = expected_risk(epsilon, delta, gradient=gradient, strong_convexity=strong_convexity, **of_risk)
+    empirical = _expected_risk(_Noise(epsilon, delta, n_features, gradient), n, strong_convexity, 0.0, norm)
     return Bound(empirical.printed, 2.0 * gradient**2 / strong_convexity + empirical.corrected)
 
 

@@ -429,8 +429,11 @@ class NoisySum(SingleRelease):
         if statistic.high.shape != self.shape:
             raise ValueError(f"the sum has the shape {statistic.shape}, the noise was calibrated for {self.shape}")
         grid = default_grid(self.scale)
-        exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
-        drawn = draw(self.law, self.scale, exact, source, grid).reshape(self.shape)
+        if self.law == "Gaussian":
+            drawn = noise.gaussian(self.scale, self.shape, source, center=statistic, grid=grid)
+        else:
+            exact = statistic.in_a_row() if self.law == "L2-Laplace" else statistic
+            drawn = draw(self.law, self.scale, exact, source, grid).reshape(self.shape)
         drawn.setflags(write=False)  # handed over to the record
         return Drawn(self.law, {"sum": drawn}, {"sum": grid}, self.mu, self.unit)
 

@@ -538,7 +538,9 @@ def _over_people(
         for x, y in table.blocks() if table.arrays is None else (table.arrays,):
             assert y is not None
             if x.shape[1] != table.n_features or y.shape[1] != table.n_outcomes:
-                raise ValueError("blocks of X and Y must all have as many columns as the first")
+                raise ValueError(
+                    f"blocks of X and Y must have {table.n_features} and {table.n_outcomes} columns, as the first"
+                )
             if isinstance(x, CodedBlock) and x.layout != layout:
                 layout, tables = x.layout, coded_tables(step, x.layout)
             own = tables if isinstance(x, CodedBlock) else None
