@@ -25,12 +25,12 @@ def test_every_family_lists_fits_of_names_of_their_own():
 @pytest.mark.filterwarnings("ignore::dpfast.UnsoundCalibrationWarning")
 @pytest.mark.parametrize("name", VARIED)
 def test_a_fit_is_what_the_catalogue_says_of_it(name):
-    fit, (x, y) = VARIED[name], people(40)
+    fit, (x, y) = VARIED[name], people(80)
 
     def released(x, y):
         return releases_of(fit(x, y, random_state=0, n_threads=1))
 
-    first, order = released(x, y), np.random.default_rng(0).permutation(40)
+    first, order = released(x, y), np.random.default_rng(0).permutation(80)
     counted = fit.counts_people and fit.estimator.adjacency == "add_remove"
     assert len(first) == (len(first) if fit.releases is None else fit.releases + counted)
     assert {one.unit for one in first} == {fit.unit}

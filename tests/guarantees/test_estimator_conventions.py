@@ -54,8 +54,10 @@ def expected_to_fail(estimator):
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_to_fail)
 def test_conventions(estimator, check):
-    if check.func.__name__ == "check_classifiers_one_label" and not math.isinf(estimator.epsilon):
-        pytest.skip("noise decides what ten people's predictions are")
+    if _IS_OLDER and check.func.__name__ == "check_classifiers_one_label" and not math.isinf(estimator.epsilon):
+        pytest.skip("noise decides it there")
+    if check.func.__name__ == "check_classifiers_one_label":
+        estimator.set_params(random_state=0)  # ten people's predictions may all be right by chance
     check(estimator)
 
 

@@ -76,4 +76,4 @@ def test_few_bytecodes_split_a_fit(tmp_path):
 
 @pytest.mark.slow
 def test_few_bytecodes_split_a_job(tmp_path):
-    interrupted(jobs(tmp_path), 10, 10)
+    interrupted(jobs(tmp_path), 20, 10)

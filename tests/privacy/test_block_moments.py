@@ -97,7 +97,7 @@ def test_climbed_people_never_pass_the_bound(case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_climbed_people_never_pass_the_bound_with_effort(case):
-    check_climbed(case, range(2, 8), restarts=8, screened=60)
+    check_climbed(case, range(2, 14), restarts=8, screened=60)
 
 
 def check_climbed(case, seeds, **effort):

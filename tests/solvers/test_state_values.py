@@ -424,30 +424,39 @@ def test_last_states_that_noise_hides_do_not_narrow_limits():
     assert np.min(none) > 0.9 * np.max(none)
 
 
-def tails(cut, deviation, *, told):
-    """Deviations and biases of four states' values by tails with one discount, whose mean has a variance of .04."""
+def tails(cut, deviation, *, told, longest=0.0):
+    """Errors of four states' values by tails with one discount, whose mean has a variance of .04."""
     ends = np.full((4, 4), 250.0 * cut) if told else np.zeros((0, 0))
     sums = stage([1000.0] * 4, [0.0] * 4, deviation=deviation, discounts=cut)._replace(ends=ends)
     known = _Tails.of(sums, sums.discounts, sums.counts, np.full(4, True))
     none, cuts = np.zeros(4), (np.ones(4), np.full(4, cut), np.zeros(4))
     onward = known.onward(none, Estimate(0.0, 0.04), 0.0, 1.0)
-    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none, none), (2.0, 2.0))
+    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none, none + longest), (2.0, 2.0))
 
 
 def test_the_error_of_one_tail_is_in_the_values_of_all_states_that_are_filled_with_it():
     for cut in (0.0, 0.2, 0.5):
-        deviations, biases = tails(cut, 1.0, told=False)
-        assert deviations == pytest.approx(np.full(4, 0.2 * cut))
-        assert biases == pytest.approx(np.zeros(4), abs=1e-9)
-        assert tails(cut, 1.0, told=True)[0] == pytest.approx(np.zeros(4))
+        found = tails(cut, 1.0, told=False)
+        assert found.deviation == pytest.approx(np.full(4, 0.2 * cut))
+        assert found.bias == pytest.approx(np.zeros(4), abs=1e-9)
+        assert tails(cut, 1.0, told=True).deviation == pytest.approx(np.zeros(4))
+
+
+def test_what_tails_may_change_is_said_whichever_bound_limits_are_made_of():
+    """If people stay it is .3, and .4 from any state that is seen: the smaller is said, though only one is a bias."""
+    found = tails(0.2, 1.0, told=False, longest=0.3)
+    assert found.unseen == pytest.approx(np.full(4, 0.3))
+    assert found.bias == pytest.approx(np.zeros(4), abs=1e-9)
+    assert found.estimated == pytest.approx(np.full(4, 0.04))
+    assert np.all(found.deviation > 2.0 * found.estimated)
 
 
 def test_tails_with_large_discounts_are_known_only_where_last_states_are_told_well():
     """The noise in all of a state's discounts by last state is 4 sqrt(4) of the deviation, of a thousand visits."""
-    assert tails(0.8, 1.0, told=True)[1] == pytest.approx(np.zeros(4), abs=1e-9)
+    assert tails(0.8, 1.0, told=True).bias == pytest.approx(np.zeros(4), abs=1e-9)
     for deviation, told in ((1.0, False), (30.0, True)):
-        assert tails(0.8, deviation, told=told)[1] == pytest.approx(np.full(4, 0.8 * 2.0))
-    assert tails(0.92, 0.1, told=True)[1] == pytest.approx(np.full(4, 0.92 * 2.0))
+        assert tails(0.8, deviation, told=told).bias == pytest.approx(np.full(4, 0.8 * 2.0))
+    assert tails(0.92, 0.1, told=True).bias == pytest.approx(np.full(4, 0.92 * 2.0))
 
 
 def test_no_matrix_of_states_is_formed_where_last_states_are_not_told():

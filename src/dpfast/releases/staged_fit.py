@@ -120,6 +120,8 @@ class Residuals(NamedTuple):
     def told(self) -> Residuals:
         """Return what counts show, where squares are mostly noise: a clip far too large for them makes it so."""
         is_noise = (self.noise > _DROWNED) & (self.counted < self.variance)
+        if not np.logical_or.reduce(is_noise):
+            return self
         return self._replace(
             variance=np.where(is_noise, self.counted, self.variance), noise=np.where(is_noise, _COARSE, self.noise)
         )

@@ -315,8 +315,10 @@ def fitted_values(
     longest = apart(cut + _ONE_SIDED * cut_error, 0.0)
     one_tail = tail.variance, likely, longest
     distances = farthest, min(reach, farthest)
-    deviation, unknown = known.with_tails(onward, errors, (share, cut, cut_error), one_tail, distances)
-    unseen, near = (float(counts @ one) / total for one in (unknown, np.hypot(deviation, cut_error * farthest)))
+    of_tails = known.with_tails(onward, errors, (share, cut, cut_error), one_tail, distances)
+    deviation, unknown = of_tails.deviation, of_tails.bias
+    by_noise = np.hypot(of_tails.estimated, cut_error * farthest)
+    unseen, near = (float(counts @ one) / total for one in (of_tails.unseen, by_noise))
     unseen = unseen if unseen > _ONE_SIDED * near else 0.0
     biases = unknown + lost.bias(safe)
     deviation = np.maximum(deviation, (biases + _ONE_SIDED * deviation) / _TWO_SIDED)
@@ -337,6 +339,18 @@ class _Errors(NamedTuple):
     noise: FloatArray
     sampled: FloatArray
     shrunk: FloatArray
+
+
+class _TailErrors(NamedTuple):
+    """Errors of values by what tails are worth."""
+
+    deviation: FloatArray
+    #: Without what people who stay may be off by, which is a bound.
+    estimated: FloatArray
+    #: Bound of a bias besides.
+    bias: FloatArray
+    #: How far tails may move values, at most: by states that are not seen, and those that are, or if people stay.
+    unseen: FloatArray
 
 
 class _Onward(NamedTuple):
@@ -440,8 +454,8 @@ class _Tails:
         cut: tuple[FloatArray, FloatArray, FloatArray],
         one_tail: tuple[float, FloatArray, FloatArray],
         farthest: tuple[float, float],
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return deviations of values with the errors of what tails are worth, and the bound of a bias.
+    ) -> _TailErrors:
+        """Return deviations of values with the errors of what tails are worth, and bounds of a bias.
 
         The value of state s is k_s (returns + d_s times its tail) and 1 - k_s of the pooled one, d_s the discount
         (`cut` has k, d and the error of d). If last states are told, the tail is the mean of values by shares p_sj of
@@ -479,7 +493,8 @@ class _Tails:
         least, near_own = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
         whole = np.maximum(near_own, (np.minimum(longest, most) + _ONE_SIDED * least) / _TWO_SIDED)
         is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
-        return np.where(is_near, least, whole), bias + is_near * near
+        deviation, estimated = (np.where(is_near, least, one) for one in (whole, near_own))
+        return _TailErrors(deviation, estimated, bias + is_near * near, bias + np.minimum(near, longest))
 
     def _unknown(self, states: NDArray[np.bool_]) -> FloatArray:
         """Return the part of each state's tails that may have gone on from some states, at most; of these all."""

@@ -357,27 +357,32 @@ def blocks_of(trajectories: object, *, some: bool = False) -> Iterator[Trajector
     if isinstance(trajectories, Trajectories):
         yield trajectories
         return
-    if is_frame(trajectories) or is_arrow(trajectories) or is_path(trajectories):
-        raise TypeError(
-            f"trajectories must be Trajectories, got {type(trajectories).__name__}: of a table or a file with a row a "
-            "step Trajectories.from_frame(table, trajectory=..., state=..., reward=...) makes them"
-        )
     if not isinstance(trajectories, Iterable):
-        raise TypeError(f"trajectories must be Trajectories or an iterable of them, got {type(trajectories).__name__}")
+        raise _refused(trajectories, "be Trajectories or an iterable of them", trajectories)
     n_states = None
     for block in trajectories:
         if not isinstance(block, Trajectories):
-            raise TypeError(
-                f"trajectories must yield Trajectories, got {type(block).__name__}: lists of steps (state, reward) "
-                "become them by Trajectories.from_episodes, episodes of Minari by from_minari, and both in a fit that "
-                "is given all states, fit(episodes, states=[...])"
-            )
+            raise _refused(trajectories, "yield Trajectories", block)
         if n_states not in (None, block.n_states):
             raise ValueError(f"blocks are over different numbers of states: {n_states} and {block.n_states}")
         n_states = block.n_states
         yield block
     if some and n_states is None:
         raise ValueError("trajectories must hold at least one block, got none")
+
+
+def _refused(given: object, what: str, wrong: object) -> TypeError:
+    """Return the error of what is no trajectories, with the call that makes them."""
+    if is_frame(given) or is_arrow(given) or is_path(given):
+        return TypeError(
+            f"trajectories must be Trajectories, got {type(given).__name__}: of a table or a file with a row a step "
+            "Trajectories.from_frame(table, trajectory=..., state=..., reward=...) makes them"
+        )
+    return TypeError(
+        f"trajectories must {what}, got {type(wrong).__name__}: lists of steps (state, reward) become them by "
+        "Trajectories.from_episodes, episodes of Minari by from_minari, and both in a fit that is given all states, "
+        "fit(episodes, states=[...])"
+    )
 
 
 def first_visits_kernel(
