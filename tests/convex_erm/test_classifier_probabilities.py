@@ -218,30 +218,29 @@ def test_few_people_lose_little_to_the_base_rate(method, slope, fit_intercept):
     assert np.mean(losses) < 1.1 * base_rate(y[300:])
 
 
-@pytest.mark.parametrize(
-    ("classes", "n", "adjacency", "by_link"),
-    [
-        (2, 60, "replace_one", True),
-        (2, 500, "replace_one", False),
-        (8, 800, "replace_one", True),
-        (8, 8_000, "replace_one", False),
-        (8, 800, "add_remove", False),
-    ],
-)
-def test_few_people_are_counted_by_class_and_by_link(classes, n, adjacency, by_link):
-    """The counts keep to the budget with the steps, and have the noise of one person who leaves a cell for another."""
+def counted(classes, n, adjacency="replace_one"):
+    """Fit, and return the releases of counts by the ends of their names; all keep to the budget together."""
     X, y = table(n, classes=classes) if classes == 2 else clusters(n, classes)
-    own = {"classes": range(classes), "adjacency": adjacency, "method": "gradient"}
-    model = quietly(classifier(**own), X, y)
-    counts = [one for one in model.releases_ if "counts" in one.name]
-    assert [one.name.split(": ")[-1] for one in counts] == (
-        ["counts of classes", "counts by link"] if by_link else ["counts of margins by class"]
-    )
+    model = quietly(classifier(classes=range(classes), adjacency=adjacency, method="gradient"), X, y)
     assert math.hypot(*(one.mu for one in model.releases_)) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-5)
-    if by_link:
-        for one in counts:
-            reached = gaussian_delta(one.scales["sum"], one.privacy.epsilon, math.sqrt(2.0))
-            assert 0.99 * one.privacy.delta < reached <= one.privacy.delta
+    return {one.name.split(": ")[-1]: one for one in model.releases_ if "counts" in one.name}
+
+
+@pytest.mark.parametrize(("classes", "n"), [(2, 60), (8, 800)])
+def test_few_people_are_counted_by_class_and_by_link(classes, n):
+    """With the noise of one person who leaves a cell for another."""
+    counts = counted(classes, n)
+    assert list(counts) == ["counts of classes", "counts by link"]
+    for one in counts.values():
+        reached = gaussian_delta(one.scales["sum"], one.privacy.epsilon, math.sqrt(2.0))
+        assert 0.99 * one.privacy.delta < reached <= one.privacy.delta
+
+
+@pytest.mark.parametrize(
+    ("classes", "n", "adjacency"), [(2, 500, "replace_one"), (8, 8_000, "replace_one"), (8, 800, "add_remove")]
+)
+def test_more_people_and_private_numbers_are_counted_by_margin(classes, n, adjacency):
+    assert list(counted(classes, n, adjacency)) == ["counts of margins by class"]
 
 
 def clusters(n, classes, seed=0):
