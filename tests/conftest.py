@@ -21,6 +21,7 @@ import itertools
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -33,6 +34,10 @@ from hypothesis import HealthCheck, Phase, settings
 
 # Tests of families that are not there: `test_new_family.py` puts them into a copy, and runs them there.
 collect_ignore = ["new_family"]
+
+# Ledgers wait for the disk at every step. Files of tests lie in memory where there is room; those of failed tests stay.
+if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 # A failing example is reported as it was found: shrinking may take longer than everything else.
 untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
