@@ -380,7 +380,7 @@ class FixedPoint:
             raise ValueError(f"shapes differ: {shape} and {other.shape}")
         high, low = np.empty(shape, np.int64), np.empty(shape, np.uint64)
         parts = (self.high, self.low, other.high, other.low, high, low)
-        limbs.add(*(in_c_order(part).reshape(-1) for part in parts))
+        limbs.add(*[in_c_order(part).reshape(-1) for part in parts])
         return FixedPoint(high, low, self.exponent)
 
     def __eq__(self, other: object) -> bool:

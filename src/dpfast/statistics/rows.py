@@ -606,8 +606,9 @@ class Gram(Layout):
         self, totals: kernel.GramTotals, like: Layout, unit: PersonUnit | None = None, n_people: int | None = None
     ) -> None:
         """Wrap totals, which nothing else may change from now on."""
-        super().__init__(*like._arguments())
-        self._totals, self.unit, self.n_people = totals, unit, n_people
+        # Checked there.
+        self.n_features, self.n_outcomes, self.bound_x, self.bound_y, self.sums = like._arguments()
+        self.grid, self._totals, self.unit, self.n_people = like.grid, totals, unit, n_people
 
     @property
     def n_rows(self) -> int:

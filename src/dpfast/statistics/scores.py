@@ -18,9 +18,10 @@ private**: they belong to the owner of the data until noise is added.
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -104,10 +105,7 @@ def _block_scores(
                 exact, sums = exact + FixedPoint.from_integers(sums, exact.exponent), np.zeros(shape, np.int64)
         return exact + FixedPoint.from_integers(sums, exact.exponent)
 
-    total = FixedPoint.zeros(shape, -sum(exponents))
-    for part in run_in_threads([add_ranges] * n_workers, ranges.stop):
-        total += part
-    return total
+    return reduce(operator.add, run_in_threads([add_ranges] * n_workers, ranges.stop))
 
 
 def _sparse_products(entries: SparseBlock, rounded: FloatArray, exponent: int) -> FloatArray:
