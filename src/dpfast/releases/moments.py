@@ -318,7 +318,9 @@ class JointMoments(SingleRelease):
         if isinstance(gram, WeightedMoments):
             exact["x"] = gram.exact_x_sum
         if isinstance(gram, Gram):
-            exact |= {"x": gram.exact_x_sum, "y": gram.exact_y_sum, "n": FixedPoint.from_integers(gram.n_rows, 0)}
+            exact |= {"x": gram.exact_x_sum, "y": gram.exact_y_sum}
+            if "n" in self.scales:
+                exact["n"] = FixedPoint.from_integers(gram.n_rows, 0)
         return {name: block for name, block in exact.items() if name in self.scales and block is not None}
 
     def drawn(

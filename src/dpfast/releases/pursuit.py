@@ -46,7 +46,7 @@ from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock, kept, numbers_
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
-from dpfast.privacy.guarantee import ROUND_UP
+from dpfast.privacy.guarantee import ROUND_UP, remembered
 from dpfast.releases.mechanism import Drawn, Mechanism, NoisySum, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
 from dpfast.releases.people import People
@@ -139,7 +139,11 @@ class PursuedRows:
         return len(self.outcomes)
 
     def columns(self, features: tuple[int, ...]) -> FloatArray:
-        """Return columns of mapped rows, reading those not read before."""
+        """Return columns of mapped rows."""
+        return np.column_stack(self._each(features))
+
+    def _each(self, features: tuple[int, ...]) -> list[FloatArray]:
+        """Return each column, reading those not read before."""
         missing = [feature for feature in features if feature not in self._columns]
         if missing:
             if self.table.arrays is not None and self.row_map.bound == math.inf:
@@ -150,15 +154,14 @@ class PursuedRows:
                 blocks = [np.asarray(x) for x, _ in self.table.blocks(map_x=some)]
             found = np.concatenate([np.empty((0, len(missing))), *blocks])
             self._columns |= {feature: np.ascontiguousarray(found[:, i]) for i, feature in enumerate(missing)}
-        return np.column_stack([self._columns[feature] for feature in features])
+        return [self._columns[feature] for feature in features]
 
     def residuals(self, features: tuple[int, ...], theta: FloatArray) -> FloatArray:
         """Return the residuals of outcomes under coefficients (k, l), entry by entry in one order of operations."""
         left = self.outcomes.copy()
-        if features:
-            for column, row in zip(self.columns(features).T, theta, strict=True):
-                for outcome, coefficient in enumerate(row):
-                    left[:, outcome] -= column * coefficient
+        for column, row in zip(self._each(features), theta, strict=True):
+            for outcome, coefficient in enumerate(row):
+                left[:, outcome] -= column * coefficient
         return left
 
     def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
@@ -281,9 +284,7 @@ class FeaturePick(SingleRelease):
         max_rows: int | None = None,
     ) -> Self:
         """Calibrate for a bound on a row's part in a feature's sums; `n_rows` is None if it is private."""
-        error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, shape[1])
-        of_person = part if max_rows is None else part * max_rows * ROUND_UP
-        rate = score_rate(length, 2.0 * of_person, error, adjacency=adjacency)
+        rate = _rate_of_pick(length, adjacency, part, shape[1], n_rows, max_rows)
         return cls(length, adjacency, rate, shape, picked, "row" if max_rows is None else "person")
 
     @cached_property
@@ -312,6 +313,15 @@ class FeaturePick(SingleRelease):
         mu = range_mu(self.length)
         values = {"feature": feature}
         return Drawn("exponential mechanism", values, mu=mu, log_range=self.length, unit=self.unit)
+
+
+@remembered
+def _rate_of_pick(
+    length: float, adjacency: Adjacency, part: float, n_outcomes: int, n_rows: int | None, max_rows: int | None
+) -> float:
+    error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, n_outcomes)
+    of_person = part if max_rows is None else part * max_rows * ROUND_UP
+    return score_rate(length, 2.0 * of_person, error, adjacency=adjacency)
 
 
 @dataclass(frozen=True)
@@ -387,7 +397,8 @@ class Pursuit(Mechanism[Chosen]):
             step = yield from self._step(number, (*fixed, *picked), of_residuals | {"clip": bins.size(wide.place)})
             # Only residuals that are not clipped contribute to the curvature.
             theta = theta + step / wide.share
-        refined = yield from within(self.fit.stages(), _OfFit((*fixed, *picked), theta))
+        of_fit = partial(_of_fit, columns=(*fixed, *picked), theta=theta)
+        refined = yield from within(self.fit.stages(), of_fit)
 
         def solve() -> Chosen:
             found, n_fixed = theta + refined().solution.coef.T, len(fixed)
@@ -489,26 +500,23 @@ def _summed(statistic: Callable[[PursuedRows], Any], rows: PursuedRows | Pursued
     return rows.sum(statistic)
 
 
-@dataclass(frozen=True)
-class _OfFit:
-    """Changes queries of the fit: from outcomes to their residuals so far, and from all columns to the picked ones."""
-
-    columns: tuple[int, ...]
-    theta: FloatArray
-
-    def __call__(self, query: Query) -> Query:
-        statistic = partial(_summed, partial(_of_fit, query.statistic, self))
-        return Query(f"fit, {query.name}", query.mechanism, statistic, query.clip)
+def _of_fit(query: Query, columns: tuple[int, ...], theta: FloatArray) -> Query:
+    """Change a query of the fit: from outcomes to their residuals so far, and from all columns to the picked ones."""
+    statistic = partial(_summed, partial(_of_people, query.statistic, columns, theta))
+    return Query(f"fit, {query.name}", query.mechanism, statistic, query.clip)
 
 
-def _of_fit(statistic: Callable[[People], Any], fit: _OfFit, rows: PursuedRows) -> Any:
-    return statistic(rows.people(fit.columns, fit.theta))
+def _of_people(
+    statistic: Callable[[People], Any], columns: tuple[int, ...], theta: FloatArray, rows: PursuedRows
+) -> Any:
+    return statistic(rows.people(columns, theta))
 
 
 def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:
-    residuals, sizes = io.open_table(rows.residuals(features, theta)), Sizes(rows=True, bins=bins)
+    residuals, sizes = rows.residuals(features, theta), Sizes(rows=True, bins=bins)
     first = None if rows.max_rows is None else 1
-    return size_counts(residuals, sizes, groups=rows.groups, max_rows=first, n_threads=rows.n_threads)
+    table = io.Table(residuals.shape[1], 0, arrays=(residuals, None))
+    return size_counts(table, sizes, groups=rows.groups, max_rows=first, n_threads=rows.n_threads)
 
 
 def _score(
@@ -526,5 +534,6 @@ def _sum_residuals(
     features: tuple[int, ...],
     theta: FloatArray,
 ) -> Gram:
-    residuals = rows.residuals(features, theta)
-    return gram(rows.columns(columns), residuals, bound_x=radius, bound_y=clip, **rows.options)
+    arrays = rows.columns(columns), rows.residuals(features, theta)
+    table = io.Table(len(columns), arrays[1].shape[1], arrays=arrays)
+    return gram(table, bound_x=radius, bound_y=clip, **rows.options)
