@@ -20,7 +20,9 @@ def test_descent_is_stable_on_the_stiffest_table_of_bounded_rows(link, people, d
     curvature = (0.25 if link == "logistic" else 0.5) * bound**2 * max(people, 1.0)
     position = descent.Position(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
     for number in range(steps.n_steps):
-        position = descent.stepped(position, steps, number, -curvature * position.theta)
+        position = descent.stepped(
+            position, steps, -curvature * position.theta, averaged=number >= steps.first_averaged
+        )
         # The roots of the recursion are -1 and -momentum at worst.
         assert abs(position.theta[0, 0]) <= 2.0 / (1.0 - steps.momentum) + 1e-6
     assert abs(descent.averaged(position, steps)[0, 0]) <= 1.0
@@ -45,7 +47,7 @@ def test_only_late_iterates_are_averaged():
     steps = descent.Schedule(4, 1.0, 0.0)
     position = descent.Position.start((1, 1))
     for number, slope in enumerate([1.0, 2.0, 3.0, 4.0]):
-        position = descent.stepped(position, steps, number, np.full((1, 1), slope))
+        position = descent.stepped(position, steps, np.full((1, 1), slope), averaged=number >= steps.first_averaged)
     assert descent.averaged(position, steps)[0, 0] == (6.0 + 10.0) / 2.0
 
 

@@ -176,12 +176,12 @@ def schedule(link: Link, shape: tuple[int, int], row_bound: float, people: float
     return Schedule(n_steps, size, (stiffness - 1.0) / (stiffness + 1.0))
 
 
-def stepped(position: Position, descent: Schedule, number: int, slopes: FloatArray) -> Position:
-    """Take a step, the `number`-th from 0, along a noisy sum of slopes times rows."""
-    velocity = descent.momentum * position.velocity + slopes
-    theta = position.theta + descent.size * (1.0 - descent.momentum) * velocity
-    late = position.late + theta if number >= descent.first_averaged else position.late
-    return Position(theta, velocity, late)
+def stepped(position: Position, descent: Schedule, slopes: FloatArray, *, averaged: bool) -> Position:
+    """Take a step, `averaged` or an early one, along a noisy sum of slopes times rows."""
+    theta, velocity, late = position
+    velocity = descent.momentum * velocity + slopes
+    theta = theta + descent.size * (1.0 - descent.momentum) * velocity
+    return Position(theta, velocity, late + theta if averaged else late)
 
 
 def averaged(position: Position, descent: Schedule) -> FloatArray:
@@ -313,14 +313,15 @@ class NoisyDescent(Mechanism[Descended]):
             people = counted.values["sum"].item()
         assert people is not None
         steps, slopes = self.schedule(float(people)), []
-        position = Position.start(self.shape)
+        position, late = Position.start(self.shape), steps.first_averaged
+        first_step, clip = self._first_step, self._clip
         part, *_ = parts_of(left, [1.0] * steps.n_steps)  # all alike
         mechanism = NoisySum.calibrate(part, self._bound, self.shape, unit=self._unit)
         for number in range(steps.n_steps):
-            statistic = partial(_slopes, step=self._first_step.at(position.theta), clip=self._clip)
-            released = yield Query(f"slopes, step {number + 1}", mechanism, statistic)
+            statistic = partial(_slopes, step=first_step.at(position.theta), clip=clip)
+            released = yield Query(f"coefficients: slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
-            position = stepped(position, steps, number, released.values["sum"])
+            position = stepped(position, steps, released.values["sum"], averaged=number >= late)
 
         def found() -> Descended:
             shown = self.shown_agreement(slopes)
@@ -333,8 +334,8 @@ class NoisyDescent(Mechanism[Descended]):
     def _counting(self, part: Privacy) -> tuple[str, NoisySum]:
         """Return the name and the noise of the count of rows."""
         if self.max_rows is None:
-            return "number of people", NoisySum.of_counts(part, 1, 1)
-        return "number of rows", NoisySum.calibrate(part, float(self.max_rows), (1, 1), unit=self._unit)
+            return "coefficients: number of people", NoisySum.of_counts(part, 1, 1)
+        return "coefficients: number of rows", NoisySum.calibrate(part, float(self.max_rows), (1, 1), unit=self._unit)
 
     @property
     def _unit(self) -> Unit:
@@ -456,6 +457,10 @@ class Descent(StepsOf[Descended]):
     steps: NoisyDescent
     #: Of its rows, in those of the map.
     unit: float
+
+    def stages(self) -> Stages[Descended]:
+        """Ask for one release after the other: their names say what they are of."""
+        return self.steps.stages()
 
     def linear(self, found: Descended) -> Linear:
         """Return what is told as linear functions of rows after their map."""
@@ -626,7 +631,7 @@ def unit_of_margins(linear: Linear, bound: float) -> float:
 
 def of_fitted(query: Query) -> Query:
     """Ask it of what a classifier or regressor is fitted to."""
-    return Query(query.name, query.mechanism, partial(_answer, query.statistic), *query[3:])
+    return Query(query.name, query.mechanism, partial(_answer, query.statistic), query.clip, query.sampled_by)
 
 
 def _answer(statistic: Callable[..., Any], data: Labelled, *bits: Any) -> Any:
