@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpfast import (
     select,
 )
 from dpfast.io import write_table
-from dpfast.ledger.entries import guarantee_of
+from dpfast.ledger.entries import guarantee_of, releases_html
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning", "ignore::dpfast.UnsoundCalibrationWarning")
 #: What columns are called where they hold the same.
@@ -115,6 +116,17 @@ def test_every_fit_has_a_page_before_and_after(name):
         said = parsed(after._repr_html_())
         assert "not fitted" not in said
         assert all(release.name[:90] in said for release in after.releases_[-12:])
+
+
+def test_of_many_releases_a_page_shows_the_last_by_their_numbers():
+    releases = [replace(fitted("ridge").releases_[0], name=f"release no. {number}") for number in range(1, 6)]
+    for most in range(1, 8):
+        page = ElementTree.fromstring(f"<page>{releases_html(releases, most)}</page>")
+        first = max(0, 5 - most)
+        shown = [[cell.text for cell in row.iter("td")][:2] for row in page.iter("tr")]
+        shown = [row for row in shown if len(row) == 2 and "release no." in str(row[1])]
+        assert shown == [[f"{number}", f"release no. {number}"] for number in range(first + 1, 6)]
+        assert (f"and {first} before these" in " ".join(page.itertext())) == (first > 0)
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -290,6 +290,11 @@ def test_a_grid_for_scales_needs_them_in_order():
         grid_for_scales(1.0, math.inf)
 
 
+def test_a_grid_may_be_an_integer():
+    one, other = (gaussian(3.0, 100, SeededSource(0), grid=grid) for grid in (1, 1.0))
+    assert one.tobytes() == other.tobytes()
+
+
 def test_the_default_grid_is_public():
     assert default_grid(1.0) == 2.0**-20
     assert default_grid(1.999) == 2.0**-20

@@ -170,6 +170,16 @@ def test_bounds_of_nothing_leave_nothing_of_the_rows():
     assert found(abs(x), x, epsilon=0.001, nonnegative=True).usable_box[0].tolist() == [0.0, 0.0]
 
 
+def test_bounds_are_certain_only_where_each_of_them_is():
+    """Of tables that have no size, in rows or in outcomes or in neither, nothing tells a bound."""
+    some = np.random.default_rng(0).normal(size=(3_000, 2))
+    for x in (some, np.zeros_like(some)):
+        for y in (some[:, :1], np.zeros((len(some), 1))):
+            for sizes in (Sizes(rows=True, outcomes=True), Sizes(outcomes=True), Sizes(rows=True), ALL):
+                is_told = (x.any() or not (sizes.rows or sizes.entries)) and (y.any() or not sizes.outcomes)
+                assert found(x, y, sizes).are_certain == is_told
+
+
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_few_people_get_a_box_that_holds_both_sides(adjacency):
     """Noise of 3% of 500 people in a bin: no column has more than 35% beyond its limits, unless nothing is found."""
