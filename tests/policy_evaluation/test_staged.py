@@ -237,6 +237,29 @@ def test_limits_hold_and_say_so_if_the_reward_lies_beyond_the_horizon():
     assert np.mean(held) >= 0.9
 
 
+def chains(n_chains, n_states, stay, gamma, horizon, m, seed):
+    """Chains as of `ahead` side by side, with rewards of 1, 1/2, ..., and their values."""
+    one = stay * np.eye(n_states) + (1.0 - stay) * np.eye(n_states, k=1)
+    one[-1] = 0.0
+    transitions, n_all = np.kron(np.eye(n_chains), one), n_chains * n_states
+    rewards, start = np.zeros(n_all), np.zeros(n_all)
+    rewards[n_states - 1 :: n_states], start[::n_states] = 1.0 / np.arange(1, n_chains + 1), 1.0 / n_chains
+    flat = markov_trajectories(transitions, m, start=start, horizon=horizon, rewards=rewards, seed=seed)
+    return Trajectories(*flat), np.linalg.solve(np.eye(n_all) - gamma * transitions, rewards)
+
+
+def test_limits_count_that_noise_may_hide_how_many_are_truncated():
+    """Of the seventh state of nine nearly all are, and what comes next is hardly seen."""
+    held = []
+    for seed in range(40):
+        walks, values = chains(3, 9, 0.4, 0.93, 9, 5_000, seed)
+        options = {"gamma": 0.93, "horizon": 9, "return_range": (0.0, 1.0), "random_state": seed}
+        with pytest.warns(UtilityWarning, match="rewards after the horizon"):
+            model = PolicyEvaluation(0.3, 1e-6, **options).fit(walks)
+        held.append((np.abs(model.value_ - values) <= 1.96 * model.value_std_)[6])
+    assert np.mean(held) >= 0.9
+
+
 def test_nothing_is_said_where_horizon_and_range_are_wide_enough():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -321,6 +344,22 @@ def test_limits_hold_if_noise_may_hide_that_returns_are_beyond_the_range():
         held.append(np.abs(model.value_ - VALUES) <= 1.96 * model.value_std_)
     assert np.mean(warned) < 0.6
     assert np.mean(held) >= 0.9
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_it_is_said_if_noise_may_hide_many_people_with_returns_beyond_the_range(adjacency):
+    """A quarter of 500 people at epsilon .3 is no more than noise: limits miss their values, and do not keep silent."""
+    held = []
+    for seed in range(10):
+        walks, values = chains(4, 4, 0.5, 0.95, 40, 500, seed)
+        options = {"gamma": 0.95, "horizon": 40, "return_range": (0.0, 0.7), "random_state": seed}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = PolicyEvaluation(0.3, 1e-6, adjacency=adjacency, **options).fit(walks)
+        held.append((np.abs(model.value_ - values) <= 1.96 * model.value_std_)[:4])
+        assert "beyond" in model.caution_
+        assert model.caution_ in model.summary().attrs["note"]
+    assert np.mean(held) < 0.9
 
 
 @pytest.mark.parametrize(("noise", "bins"), [(0.1, 8), (0.0, 0)])

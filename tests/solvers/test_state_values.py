@@ -400,6 +400,20 @@ def test_limits_count_that_a_discount_may_be_more_than_noise_shows():
     assert 1.96 * found.deviation[5] > most / (1.0 - most) * (0.5 - (found.pooled + found.above[5]))
 
 
+def test_noise_in_discounts_is_an_error_like_others_and_not_a_bias():
+    """Values that are .5 from the tail have limits of .044, and if people stay discounts have some that move them .03.
+
+    The discount itself moves them by .01. All together would be .068.
+    """
+    values = np.repeat([0.5, -0.5], 10)
+    sums = stage([1e3] * 20, values, deviation=20.0, within=0.01)._replace(discounts=np.full(20, 20.0))
+    earlier = NOTHING._replace(tail=Estimate(0.0, 1e-6), discount=Estimate(0.02, 1e-4))
+    found, without = (fitted_values(sums, WHOLE, WHOLE, one, Lost()).deviation for one in (earlier, NOTHING))
+    assert np.all(1.96 * without > 0.043)
+    assert np.all(1.96 * found < 0.062)
+    assert np.all(1.96 * found > 0.01 + math.hypot(1.645 / 1.96 * 0.043, 0.02))
+
+
 def test_a_value_drawn_to_the_farthest_has_that_and_its_own_mean_s_error():
     """Which is half of it where values may all be alike."""
     found = fitted_values(
@@ -431,7 +445,7 @@ def tails(cut, deviation, *, told, longest=0.0):
     known = _Tails.of(sums, sums.discounts, sums.counts, np.full(4, True))
     none, cuts = np.zeros(4), (np.ones(4), np.full(4, cut), np.zeros(4))
     onward = known.onward(none, Estimate(0.0, 0.04), 0.0, 1.0)
-    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none, none + longest), (2.0, 2.0))
+    return known.with_tails(onward, _Errors(none, none, none), cuts, (0.04, none, none, none + longest), (2.0, 2.0))
 
 
 def test_the_error_of_one_tail_is_in_the_values_of_all_states_that_are_filled_with_it():

@@ -81,6 +81,10 @@ _EXACT = 1e-12
 _ONE_BIN, _ALL_BINS = 3.2, 2.3
 # Those from which on limits, without a warning, count them.
 _PERHAPS_ONE, _PERHAPS_ALL = 2.0, 1.2
+# Share of people who may be beyond the range, and hidden by noise, without a warning.
+_MOST_HIDDEN = 0.2
+# Error, over the range, from which on fits warn that all is noise.
+_ALL_NOISE = 0.5
 # Share of the range that truncated tails may bias a visit's value by without a warning.
 _WARNED_BIAS = 0.15
 # What people who are scaled bias values by, in parts of what they lose.
@@ -222,7 +226,7 @@ class StagedVisits(PolicyMechanism):
         """
         farthest = float(self.returns.half + abs(center))
         edges = farthest * np.exp2(-0.5 * np.arange(_DISTANCE_BINS)[::-1])
-        counts = NoisySum.of_counts(part, 1, _DISTANCE_BINS + len(BEYOND) + 1)
+        counts = _distance_noise(part)
         statistic = partial(distance_counts, returns=self.returns, tail=tail, center=center, edges=edges)
         released = yield Query("distances of returns", counts, statistic)
         histogram, outside = np.split(released.values["sum"][0], [_DISTANCE_BINS])
@@ -300,9 +304,10 @@ class StagedVisits(PolicyMechanism):
         offset = grid.middle + center * returns.half_width + unit * found.pooled
         error = 0.5 * reach * deviation / max(float(np.sum(sums[0])) / len(sums[0]), deviation)
         known = np.where(np.isfinite(found.deviation), unit * found.deviation, np.nan)
-        return Evaluated(
-            unit * found.above, offset, 0.0, error, known, caution=_caution(lost, 0.5 * reach * found.unseen)
-        )
+        # Limits count no people beyond the range that noise hides: many are said, unless all is said to be noise.
+        hidden = _PERHAPS_ALL * math.sqrt(len(BEYOND) + 1) * _distance_noise(self._parts[2]).deviation / centered.n
+        caution = _caution(lost, hidden if error < _ALL_NOISE else 0.0, 0.5 * reach * found.unseen)
+        return Evaluated(unit * found.above, offset, 0.0, error, known, caution=caution)
 
     def expected_error(self, m: int, visited: float | None) -> float:
         """Expect the noise in the value of a state before shrinkage, with visits spread evenly."""
@@ -380,6 +385,11 @@ class StagedVisits(PolicyMechanism):
         return NoisySum.moved_by(self._parts[0], moved, math.sqrt(size) * ROUND_UP, (size,))
 
 
+def _distance_noise(part: Privacy) -> NoisySum:
+    """Return the noise of counts of people by distance, and by how far beyond the range."""
+    return NoisySum.of_counts(part, 1, _DISTANCE_BINS + len(BEYOND) + 1)
+
+
 def _people_outside(counts: FloatArray, deviation: float) -> tuple[list[tuple[float, float]], bool]:
     """Return people with returns beyond the range, by how many half widths at most, and whether they are no noise.
 
@@ -395,9 +405,14 @@ def _people_outside(counts: FloatArray, deviation: float) -> tuple[list[tuple[fl
     return [(max(float(count), 0.0) + deviation, size) for count, size in zip(counts, sizes, strict=True)], True
 
 
-def _caution(lost: Lost, bias: float) -> str:
-    """Say why limits are wide, or missing."""
+def _caution(lost: Lost, hidden: float, bias: float) -> str:
+    """Say why limits are wide, or missing, and of what they are unsure."""
     said = []
+    if hidden > _MOST_HIDDEN and not (lost.people and lost.is_sure):
+        said.append(
+            f"noise may hide that {100.0 * min(hidden, 1.0):.0f}% of people have returns beyond the range of returns. "
+            "The 95% limits hold if hardly any have; with more people or a larger epsilon noise hides fewer"
+        )
     if lost.people and lost.is_sure:
         what = "cannot be" if any(math.isinf(size) for _, size in lost.people) else "are"
         said.append(

@@ -57,6 +57,8 @@ _MOST_CUT = 0.95
 _UNSEEN, _HARDLY_SEEN = 0.75, 0.89
 # Standard deviations of noise in a count up to which a value's limits are those of a quotient.
 _QUOTIENT = 5.0
+# Deviation of tails of which last states are not told, over that of values.
+_ELSEWHERE = 0.55
 # Quantiles of limits of 95%, on both sides and on one.
 _TWO_SIDED, _ONE_SIDED = 1.96, 1.645
 
@@ -310,10 +312,12 @@ def fitted_values(
         told = (1.0 - onward.taken) * np.minimum(far, np.maximum(seems, part * math.sqrt(onward.found)))
         return np.asarray(np.minimum(np.where(resolved, told, far), farthest))
 
-    # What last states tell is an estimate, with a deviation. That people stay is a bound, for the largest discount.
-    likely = resolved * apart(np.hypot(cut, cut_error), np.minimum(cut, 1.0) * found)
-    longest = apart(cut + _ONE_SIDED * cut_error, 0.0)
-    one_tail = tail.variance, likely, longest
+    # What last states tell is an estimate, with a deviation. Else people are taken to go on to others than all do by a
+    # part of the spread of values. That they stay is a bound, as estimated and at most.
+    told = apart(np.hypot(cut, cut_error), np.minimum(cut, 1.0) * found)
+    likely = np.where(resolved, told, np.minimum(_ELSEWHERE * cut * math.sqrt(found), farthest))
+    staying, longest = apart(cut, 0.0), apart(cut + _ONE_SIDED * cut_error, 0.0)
+    one_tail = tail.variance, likely, staying, longest
     distances = farthest, min(reach, farthest)
     of_tails = known.with_tails(onward, errors, (share, cut, cut_error), one_tail, distances)
     deviation, unknown = of_tails.deviation, of_tails.bias
@@ -321,7 +325,7 @@ def fitted_values(
     unseen, near = (float(counts @ one) / total for one in (of_tails.unseen, by_noise))
     unseen = unseen if unseen > _ONE_SIDED * near else 0.0
     biases = unknown + lost.bias(safe)
-    deviation = np.maximum(deviation, (biases + _ONE_SIDED * deviation) / _TWO_SIDED)
+    deviation = np.maximum(deviation, _with_bias(biases, of_tails.hidden, deviation))
     beyond = lost.returns + lost.hidden
     noisy = noise, sampling + onward.taken**2 * onward.noise, beyond
     possible = np.maximum(limits[0] - beyond / safe, whole[0]), np.minimum(limits[1] + beyond / safe, whole[1])
@@ -347,8 +351,9 @@ class _TailErrors(NamedTuple):
     deviation: FloatArray
     #: Without what people who stay may be off by, which is a bound.
     estimated: FloatArray
-    #: Bound of a bias besides.
+    #: Bound of a bias besides, and by how much noise in discounts may hide that it is larger.
     bias: FloatArray
+    hidden: FloatArray
     #: How far tails may move values, at most: by states that are not seen, and those that are, or if people stay.
     unseen: FloatArray
 
@@ -452,7 +457,7 @@ class _Tails:
         onward: _Onward,
         own: _Errors,
         cut: tuple[FloatArray, FloatArray, FloatArray],
-        one_tail: tuple[float, FloatArray, FloatArray],
+        one_tail: tuple[float, FloatArray, FloatArray, FloatArray],
         farthest: tuple[float, float],
     ) -> _TailErrors:
         """Return deviations of values with the errors of what tails are worth, and bounds of a bias.
@@ -470,16 +475,19 @@ class _Tails:
         Say that they stay among states of their own value v. Then returns filled with T are v - d (v - T) in the mean.
         The value is taken to be that. Its distance from T is (1 - d)(v - T), and its error d (v - T): that distance
         times d/(1 - d). The error of v counts as well, and of the spread of values the part that was cut. This bounds a
-        bias. Noise may hide a part of d, and a state whose d seems 0 would be sure of its value: so d is taken at the
-        upper end of its limits. So it is where last states are told, but with more noise than tells them (`resolved`).
-        Where they are told well, what was shrunk of tails (`seems`) is an estimate: it has a deviation besides
-        (`one_tail` has the variance of T, deviations and bounds).
+        bias. Noise may hide a part of d, and a state whose d seems 0 would be sure of its value. What the upper end of
+        d's limits adds to the bound is an error like the others, and independent of them. So it is where last states
+        are told, but with more noise than tells them (`resolved`). Where they are told well, what was shrunk of tails
+        (`seems`) is an estimate: it has a deviation besides (`one_tail` has the variance of T, deviations, bounds, and
+        bounds for the upper end).
 
         From a state that is hardly visited people went on to anything in the range. That bounds a bias, by the
         discounts of people who went there, at most. From others they went on to states that are seen, whose values
-        bound a bias too (`farthest` has both distances): this counts where limits are narrower by it.
+        bound a bias too (`farthest` has both distances): this counts where limits are narrower by it. Of both, noise
+        in discounts may hide a part (`hidden`), up to the upper end of their limits.
         """
-        share, mean, larger = np.clip(cut[0], 0.0, 1.0), np.minimum(cut[1], _MOST_CUT), np.minimum(cut[1] + cut[2], 1.0)
+        share, mean = np.clip(cut[0], 0.0, 1.0), np.minimum(cut[1], _MOST_CUT)
+        larger = np.minimum(cut[1] + _ONE_SIDED * cut[2], 1.0)
         is_seen = mean <= np.where(self.resolved(mean), _HARDLY_SEEN, _UNSEEN)
         led, part = self.led(share * mean, onward), self._unknown(~is_seen | ~self.sure)
         noise = led(own.noise, power=2) + led(own.sampled) ** 2
@@ -487,14 +495,21 @@ class _Tails:
         # Of states that are not certain the bound counts.
         shrunk = np.sqrt(own.shrunk)
         drawn = led(np.where(self.sure, shrunk, 0.0)) + np.where(self.sure, 0.0, shrunk)
-        apart, longest = (led(share * one * (1.0 - part)) for one in one_tail[1:])
-        most, near = larger * farthest[0], larger * farthest[1] * (1.0 - part)
-        bias = np.minimum(self.led(mean * (1.0 - part), onward)(most * part), most)
+        apart, staying, longest = (led(share * one * (1.0 - part)) for one in one_tail[1:])
+        through = self.led(mean * (1.0 - part), onward)
+        bounds = [(one * farthest[0], one * farthest[1] * (1.0 - part)) for one in (mean, larger)]
+        (bias, near), (most_biased, nearest) = ((np.minimum(through(most * part), most), one) for most, one in bounds)
+        most, hidden, also = bounds[1][0], most_biased - bias, nearest - near
         least, near_own = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
-        whole = np.maximum(near_own, (np.minimum(longest, most) + _ONE_SIDED * least) / _TWO_SIDED)
-        is_near = bias + near + _ONE_SIDED * least < np.maximum(_TWO_SIDED * whole, bias + _ONE_SIDED * whole)
+        longest = np.minimum(longest, most)
+        staying = np.minimum(staying, longest)
+        whole = np.maximum(near_own, _with_bias(staying, longest - staying, least))
+        limits = np.maximum(whole, _with_bias(bias, hidden, whole))
+        is_near = _with_bias(bias + near, hidden + also, least) < limits
         deviation, estimated = (np.where(is_near, least, one) for one in (whole, near_own))
-        return _TailErrors(deviation, estimated, bias + is_near * near, bias + np.minimum(near, longest))
+        # What is said of tails is for a discount that is one deviation larger, which is less often noise alone.
+        unseen = bias + hidden / _ONE_SIDED + np.minimum(near + also / _ONE_SIDED, longest)
+        return _TailErrors(deviation, estimated, bias + is_near * near, hidden + is_near * also, unseen)
 
     def _unknown(self, states: NDArray[np.bool_]) -> FloatArray:
         """Return the part of each state's tails that may have gone on from some states, at most; of these all."""
@@ -506,6 +521,11 @@ class _Tails:
             there = np.minimum(there, np.sum(self.ends[:, states], axis=1) + self.deviation * noise)
         most = np.maximum(self.weights, sys.float_info.min)
         return np.where(states, 1.0, np.clip(there, 0.0, most) / most)
+
+
+def _with_bias(bound: FloatArray, more: FloatArray, deviation: FloatArray) -> FloatArray:
+    """Return deviations for limits of numbers with a bias up to a bound, itself known to one-sided limits."""
+    return np.asarray((bound + np.hypot(more, _ONE_SIDED * deviation)) / _TWO_SIDED)
 
 
 def _spread(sums: FloatArray, sizes: FloatArray, noise: FloatArray, last: float, most: float) -> tuple[float, float]:
