@@ -31,7 +31,7 @@ class World(NamedTuple):
     start: np.ndarray
     rewards: np.ndarray
     options: dict
-    #: Whether limits should hold without a warning: at most a quarter is cut, nobody is beyond the range.
+    #: Whether limits should hold, and warn of what noise may hide alone: at most a quarter is cut, nobody is beyond it.
     is_good: bool
     #: How rewards are drawn about those of the states.
     drawn: str = "as they are"

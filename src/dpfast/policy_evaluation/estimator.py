@@ -168,7 +168,7 @@ class PolicyEvaluation(PrivateEstimator):
         noise, sampling, shrinkage, truncated tails and returns beyond the range. NaN if returns are too far beyond the
         range for a limit. At once the deviation by the privacy noise alone (first order).
     caution_ : str
-        Why limits are wide or missing, as `fit` warned; empty if they are neither.
+        Why limits are wide, missing or unsure, as `fit` warned; empty if they are neither.
     return_range_ : tuple of float
         The range found, if `return_range` is "private".
     ridge_ : float
@@ -260,7 +260,8 @@ class PolicyEvaluation(PrivateEstimator):
             If neither a horizon nor `truncated` is declared for sums in stages: all trajectories are then taken to have
             ended by themselves. If the answer will be mostly noise however often each state is visited, by the public
             number of trajectories. Also if released values show this: too few visits, values far beyond the range of
-            returns, people with returns beyond it, or truncated tails that could change values by much.
+            returns, people with returns beyond it, or truncated tails that could change values by much. Also if noise
+            may hide that a fifth of the people or more have returns beyond the range: limits hold if hardly any have.
         UnsoundCalibrationWarning
             If printed constants miss their claim.
         """
