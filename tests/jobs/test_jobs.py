@@ -442,6 +442,20 @@ REFUSED = [
         changed(outcomes={"days": {"low": 0, "high": 1}}),
         "unknown key .*; only features have limits, outcomes are bounded by bound_y",
     ),
+    (
+        changed(outcomes={"days": {"bound": 30}}),
+        r"unknown key 'bound'; only features have limits, outcomes are bounded by bound_y in \[estimator\]",
+    ),
+    (
+        changed(features={"age": [18, 90]}),
+        r"\[features\] age is ambiguous: write { levels = \[18, 90\] } for two levels, { low = 18, high = 90 } for ",
+    ),
+    (changed(features={"age": [0.5, 90]}), r"age is ambiguous: .* { low = 0.5, high = 90 } for limits"),
+    (
+        changed(outcomes={"days": [0, 30]}),
+        r"\[outcomes\] days is ambiguous: write { levels = \[0, 30\] } for two levels; only features have limits",
+    ),
+    (changed(estimator={"bound_y": {"dayz": 30.0}}), r"bound_y has names that \[outcomes\] lacks: 'dayz'"),
     (changed(outcomes={"days": None, "again": None}), "must declare at least one"),
     (
         changed(input={"path": "none.csv"}),

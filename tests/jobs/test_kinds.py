@@ -143,8 +143,10 @@ def test_each_outcome_has_a_bound_of_its_own(tmp_path, capsys):
     assert models[0].bound_y == {"readmitted": 1.0, "days": 30.0}
     (folder := tmp_path / "wrong").mkdir()
     wrong = ("bound_y = 30.0", "bound_y = { readmited = 1.0, days = 30.0 }")
-    assert main(["fit", str(write_job(folder, kind, SEED, QUIET, wrong)), "--quiet"]) == 2
-    assert "bound_y has names that Y lacks: 'readmited'" in capsys.readouterr().err
+    path = str(write_job(folder, kind, SEED, QUIET, wrong))
+    for arguments in (["check", path], ["plan", path], ["fit", path, "--quiet"]):
+        assert main(arguments) == 2
+        assert "bound_y has names that [outcomes] lacks: 'readmited'" in capsys.readouterr().err
 
 
 def test_means_of_features(tmp_path):
@@ -351,6 +353,8 @@ def test_a_bad_cell_is_refused_alike_whoever_has_it(kind, column, cell, message,
 
 
 REFUSED = [
+    ("sparse_regression", ("dose = { low = -3, high = 3 }", 'dose = "number"'), "nothing bounds the rows: .* or box_x"),
+    ("describe", ("age = { low = 18, high = 100 }", "age = [18, 100]"), "age is ambiguous: write"),
     ("synthetic_control", ("n_pre = 3", "n_pre = 4"), "n_pre must"),
     ("synthetic_control", ('"2019", ', '"2018", '), "has no column '2018'"),
     ("synthetic_control", ("1.2, 1.1, 1.6]", "1.2]"), r"\[targets\] must each hold a number for all 4"),

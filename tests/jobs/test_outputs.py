@@ -407,3 +407,14 @@ def test_long_tables_are_cut_in_reports_and_say_so():
     assert len(page.tables) == 1 + report.MOST_ROWS
     assert "values (the first 60 of 100 rows)" in page.text
     assert report.as_markdown("x", parts, []).count("\n| ") == 2 + report.MOST_ROWS
+
+
+def test_a_report_says_what_the_header_of_a_summary_says_of_empty_cells(job, tmp_path):
+    """Tables of a job have no header: its reports have the reason in its place."""
+    assert main(["fit", job(), "--quiet"]) == 0
+    table = MultiOutcomeRidge.load(tmp_path / "fit" / "model.json").summary()
+    assert table["p_value"].isna().all()
+    record = json.loads((tmp_path / "fit" / "report.json").read_text())
+    assert record["results"]["note"] == table.attrs["note"]
+    page = "".join(Page((tmp_path / "fit" / "report.html").read_text()).text)
+    assert table.attrs["note"] in page

@@ -418,7 +418,9 @@ class _Said(NamedTuple):
             expected: Plan | str = job.plan()
         except ValueError as error:
             expected = f"nothing: {error}"
-        return cls(job.kind.facts(model), expected)
+        facts = job.kind.facts(model)
+        note = model._estimates().header.get("note") if hasattr(model, "_estimates") else None
+        return cls([*facts, *([("note", note)] if note and note not in dict(facts).values() else [])], expected)
 
 
 def _parts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
+from dpfast.estimator.bounded import in_order_of
 from dpfast.io import Boolean, Category, Columns, Interaction, Number, RowOwners
 from dpfast.io.columns import Column, Feature, Part, table_parts
 from dpfast.io.transforms import Transform
 from dpfast.jobs import parameters as toml
 from dpfast.jobs.inputs import INPUT, NamedColumns
-from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Changes, Key, Place, Values, section
+from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Changes, Key, Place, Values, said, section
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def columns_table(
             *((_LIMITS if is_encoded else _REQUIRED_LIMITS) if kind is Number and limits is None else ()),
         ]
         keys = [Key(key.name, key.values, _MISSING.says, key.default) if key.name == "missing" else key for key in keys]
-        why = {} if limits is None else {"low": limits, "high": limits}
+        why = {} if limits is None else dict.fromkeys(("low", "high", "bound", "bound_y"), limits)
         tables[name] = toml.table(keys, _summary(kind), _made(kind), why)
     if transforms:
         tables |= {name: _transform(kind) for name, kind in _TRANSFORMS.items()} | {"interaction": _PRODUCT}
@@ -157,7 +158,17 @@ def columns_table(
         return "category" if "levels" in given else "interaction" if transforms and "of" in given else usual
 
     levels = toml.lists(_LEVEL, made=lambda levels: Declared(Category, {"levels": tuple(levels)}))
-    return toml.either(toml.words(alone), *([levels] if "category" in only else ()), toml.variants(tables, kind_of))
+
+    def read_levels(place: Place, value: list[Any]) -> Any:
+        if "number" in only and len(value) == 2 and all(map(NUMBER.fits, value)):
+            low, high = value
+            or_limits = f", {{ low = {low}, high = {high} }} for limits" if limits is None else f"; {limits}"
+            two = f"{{ levels = [{low}, {high}] }} for two levels"
+            raise ValueError(f"{said(place)} is ambiguous: write {two}{or_limits}")
+        return levels.read(place, value)
+
+    alone_or_levels = [toml.words(alone), *([replace(levels, read=read_levels)] if "category" in only else ())]
+    return toml.either(*alone_or_levels, toml.variants(tables, kind_of))
 
 
 def _transform(kind: type[Transform]) -> Values:
@@ -274,6 +285,8 @@ class Rows:
             if "box_x" in given:
                 raise ValueError("[estimator] box_x and low, high in [features] say the same: leave one of them out")
             found["box_x"] = self.box
+        if isinstance(given.get("bound_y"), Mapping) and self.outcome_names is not None:
+            in_order_of("bound_y", given["bound_y"], "[outcomes]", None, self.outcome_names)
         if self.bounds and found.keys().isdisjoint(self.bounds):
             columns = self.columns
             if columns is not None and "box_x" in self.bounds and len(columns.limits) == len(columns.feature_names):
@@ -367,7 +380,7 @@ class RowsForm:
                 "labels": "The labels that are predicted: one column, with all its levels (or boolean, for 0 and 1).",
             }[outcomes]
             only = ("boolean", "category") if outcomes == "labels" else ("number", "boolean", "category")
-            bounded = "only features have limits, outcomes are bounded by bound_y"
+            bounded = "only features have limits, outcomes are bounded by bound_y in [estimator]"
             declared = toml.by_name(columns_table(only, limits=bounded), named)
             sections.append(Key("outcomes", declared, what, LEFT_OUT, those))
         self.sections = tuple(sections)

@@ -44,6 +44,11 @@ class Sparse(Kind):
         super().check(parameters, data)
         selector = parameters.get("selector", "auto")
         one = selector not in ("auto", "pursuit") or parameters.get("calibration") == "paper"
+        if not one and {"bound_x", "box_x"}.isdisjoint(parameters):
+            raise ValueError(
+                "nothing bounds the rows: declare low and high of every number in [features], or box_x in [estimator], "
+                "which is [-1, 1] for features that are scaled already"
+            )
         if one and data.outcome_names is not None and len(data.outcome_names) > 1:
             raise ValueError(f"[outcomes] must declare one column with selector = {selector!r}")
 
