@@ -426,3 +426,23 @@ def test_where_noise_hides_most_directions_no_limits_are_false():
     held = np.array(held)
     assert np.mean(held) > 0.93
     assert np.min(np.mean(held, axis=0)) > 0.6
+
+
+def test_a_table_without_p_values_says_why():
+    """Limits that leave sampling out have none: of people with several rows, or without a residual variance."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.5, 0.5, (6_000, 2))
+    y = x[:, 0] + 0.1 * rng.normal(size=6_000)
+    people = ridge(epsilon=3.0, refine=1).fit(x, y, groups=np.arange(6_000) // 3, max_rows=3)
+    alone = ridge(epsilon=3.0, refine=0).fit(x, y)
+    for model, why in ((people, "rows of one person depend on each other"), (alone, "residual_std, a public number")):
+        table = model.summary()
+        assert table["p_value"].isna().all()
+        assert table["low"].notna().all()
+        assert table.attrs["note"].startswith("p_value is NaN, as errors and limits leave sampling out: ")
+        assert why in table.attrs["note"]
+        for shown in (str(table), table._repr_html_(), table.to_markdown(), table.to_latex()):
+            assert "leave sampling out" in shown
+    told = alone.summary(residual_std=0.1)
+    assert told["p_value"].notna().all()
+    assert "note" not in told.attrs

@@ -32,6 +32,9 @@ R_SQUARED = 0.03
 UNKNOWN = "X'X, or with weights the bias of clipping, is not told from noise: nothing is known of errors"
 _HIDDEN = "NaN: noise hides these features; limits of each in box_x would tell in which unit it is"
 _GUESSED = "NaN: noise hides which of the features an effect is of; fewer features or a larger epsilon may tell"
+_SAMPLING = "p_value is NaN, as errors and limits leave sampling out: "
+_CLUSTERED = "rows of one person depend on each other, and there are no clustered standard errors"
+_OTHER = "target='population' has it, by a residual variance that was released, or by residual_std, a public number"
 
 
 class CoefficientReports(LinearEstimator):
@@ -113,10 +116,9 @@ class CoefficientReports(LinearEstimator):
         errors are NaN if people are too few to distinguish X'X from its noise, or, with weights, the bias of clipping.
 
         All take outcomes to have one variance about their linear function, whatever the features, and rows to be
-        independent: with `groups`, "population" is not offered unless `residual_std` is given, and then takes a
-        person's rows to be independent too. Rows and outcomes that reach beyond their bounds are clipped, and the
-        coefficients are those of the clipped ones. Without noise (`epsilon` inf) the table is the textbook's, with
-        Student's law.
+        independent: with `groups`, "population" is not offered. Rows and outcomes that reach beyond their bounds are
+        clipped, and the coefficients are those of the clipped ones. Without noise (`epsilon` inf) the table is the
+        textbook's, with Student's law.
 
         References
         ----------
@@ -170,6 +172,8 @@ class CoefficientReports(LinearEstimator):
         units = any(told["hidden"] is not None and np.any(told["hidden"]) for told in self._evidence)
         guessed = any(told["least_signal"] > 0.0 for told in self._evidence)
         note = (_HIDDEN if units else _GUESSED if guessed else UNKNOWN) if hidden.any() else None
+        if note is None and target != "population":
+            note = _SAMPLING + (_CLUSTERED if self._has_people else _OTHER)
         r_squared = self._r_squared(scale, law, is_released=residual_std is None)
         header = self._header(level=level, target=target, r_squared=r_squared, note=note)
         return self._tabulated(columns, header, names)
@@ -294,10 +298,15 @@ class CoefficientReports(LinearEstimator):
             return "ridge"
         return "least_squares" if scale is None and self._textbook is None else "population"
 
+    @property
+    def _has_people(self) -> bool:
+        """Whether people have several rows."""
+        return any(one.unit == "person" for one in self.releases_)
+
     def _residual_scale(self, residual_std: ArrayLike | None) -> FloatArray | None:
         if residual_std is None:
             return self.residual_std_
-        if any(one.unit == "person" for one in self.releases_):
+        if self._has_people:
             raise ValueError(
                 "residual_std must not be given for people with several rows: their rows are not independent, and "
                 "there are no clustered standard errors"
