@@ -353,3 +353,14 @@ def test_marginal_effects_of_hidden_features_say_that_noise_hides_them():
     for table in (model.marginal_effects(), model.summary()):
         assert table.attrs["note"].startswith("NaN: noise in the sum of curvatures hides")
         assert "coef_ has coefficients" in table.attrs["note"]
+
+
+def test_coefficients_without_errors_are_said_to_be_no_log_odds():
+    """Of a classifier they are scores: whoever wants odds ratios has to ask for them."""
+    X, y = labelled(2_000)
+    for options in ({}, {"loss": "hinge"}, {"delta": 0.0}):
+        table = quietly(classifier(inference=False, **options), X, y).summary()
+        assert table.attrs["note"].startswith("scores, not log-odds")
+        assert "inference=True releases log-odds" in str(table)
+    X, y = outcomes(2_000, LOSSES["Huber"])
+    assert "log-odds" not in quietly(regressor(inference=False, loss=LOSSES["Huber"]), X, y).summary().attrs["note"]

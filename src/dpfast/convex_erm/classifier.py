@@ -213,6 +213,10 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     class_weight: Mapping[Any, float] | None = None
     probabilities: Literal["calibrated", "link"] = "calibrated"
 
+    _SCALE: ClassVar[str] = (
+        "scores, not log-odds (predict_proba has probabilities; inference=True releases log-odds of two classes, with "
+        "odds ratios), "
+    )
     _DESCENT_TAKES: ClassVar[str] = "loss='auto' or 'logistic'"
     # "auto" is this one until there are public numbers to fit it to.
     _LOSSES: ClassVar[dict[str, GeneralisedLinearLoss]] = {

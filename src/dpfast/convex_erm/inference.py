@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import special
@@ -147,6 +147,9 @@ def table_of(
 class ErrorReports(LinearEstimator):
     """Tables and pictures of coefficients with their errors, where these were paid for."""
 
+    #: What coefficients are, where they are not in units of the outcome.
+    _SCALE: ClassVar[str] = ""
+
     inference: bool
     fit_intercept: bool
     #: Estimates, their covariance, and the mean of p (1 - p) and its error.
@@ -206,7 +209,7 @@ class ErrorReports(LinearEstimator):
 
     @property
     def _note(self) -> str | None:
-        return PENALISED
+        return f"{self._SCALE}{PENALISED}"
 
     def _errors_table(self, level: float) -> dict[str, FloatArray]:
         """Return the columns of `summary` that `inference` pays for."""
