@@ -115,3 +115,12 @@ def test_a_budget_that_is_none_is_told_both_ways(budget):
 def test_a_declaration_of_columns_shows_them():
     assert repr(COLUMNS) == "<Columns days ~ age, site=Bern, site=Basel>"
     assert repr(Columns([f"x{k}" for k in range(20)])) == "<Columns x0, x1, x2, x3, x4, x5, x6, x7, ...>"
+
+
+@pytest.mark.parametrize("bounds", [{"box_x": {"age": (18, 90)}}, {"bound_x": 90.0}], ids=str)
+def test_what_is_no_table_is_said_to_be_none(bounds):
+    """Also with limits by name: a single column has no names to compare with, and nor has a mapping of columns."""
+    for X in (FRAME["age"], FRAME["age"].to_numpy()):
+        refused(ValueError, "X must be 2-D", lambda to, X=X: ridge(to, **bounds).fit(X, FRAME.days))
+    for X in (None, {"age": [18.0, 90.0]}, {18.0, 90.0}):
+        refused(TypeError, "X is a .*; accepted: ", lambda to, X=X: ridge(to, **bounds).fit(X, FRAME.days))

@@ -90,7 +90,9 @@ def _index_of(table: Any) -> Any:
             return None
         frames = [item[0] if isinstance(item, tuple) else item for item in table]
         return frames[0].index.append([one.index for one in frames[1:]]) if all(map(is_frame, frames)) else _UNKNOWN
-    is_iterable = isinstance(table, Iterable) and not (hasattr(table, "shape") or isinstance(table, str | PathLike))
+    is_iterable = isinstance(table, Iterable) and not (
+        hasattr(table, "shape") or isinstance(table, str | PathLike | dict | set | frozenset)
+    )
     return _UNKNOWN if is_iterable and not (is_arrow(table) or hasattr(table, "__array__")) else None
 
 
