@@ -25,7 +25,7 @@ from dpfast.plotting import (
     synthetic_control_paths,
     value_function,
 )
-from dpfast.plotting.canvas import PALETTE, SHADES
+from dpfast.plotting.canvas import PALETTE, SHADES, short
 
 
 @pytest.fixture(params=PICTURES)
@@ -323,3 +323,14 @@ def test_a_model_draws_what_was_released_and_not_how_many_people_there_are(fit, 
     assert str(words_and_numbers(again)) == str(words_and_numbers(drawn))
     FigureCanvasAgg(drawn.figure).draw()
     assert not any(str(n) in words.replace(",", "") for words in words_and_numbers(drawn)[0])
+
+
+def test_long_names_that_differ_at_their_end_are_told_apart():
+    names = [f"a rather long name of a laboratory value, number {number}" for number in range(3)]
+    shown = [text.get_text() for text in coefficients(names, ["days"], np.ones((1, 3))).get_yticklabels()]
+    assert len(set(shown)) == 3
+    assert all(len(one) <= 32 for one in shown)
+    wide = "\N{CJK UNIFIED IDEOGRAPH-75C5}"
+    for name, width in (("", 0), (wide * 16, 16), (wide * 40, 16), ("x" * 33, 32), ("x" * 32, 32)):
+        assert len(short(name)) <= width
+    assert short("x" * 32) == "x" * 32

@@ -127,3 +127,10 @@ def test_a_feature_in_a_small_unit_flattens_no_other_of_any_estimator(family, de
     drawn = np.concatenate([np.ravel(line.get_xdata()) for line in axes.lines])
     for value in (*estimate * [72.0, 1.0], 0.25):
         assert np.min(np.abs(drawn - value)) < 1e-9
+
+
+def test_a_feature_of_which_nothing_is_known_is_said_to_be_hidden():
+    values = np.array([[0.1, np.nan, np.nan], [0.2, 0.3, np.nan]])
+    axes = coefficients(["age", "smoker", "dose"], ["days", "cost"], values)
+    (said,) = [text for text in axes.texts if text.get_text() == "hidden by noise"]
+    assert said.get_position()[1] == 2.0

@@ -280,16 +280,16 @@ def with_unit(name: str, unit: str | None) -> str:
 
 
 def short(name: object, width: int = _WIDTH) -> str:
-    """Return a name in one line, cut where it is long."""
+    """Return a name in one line, cut inside where it is long: the last letters may be all that tells it apart."""
     text = " ".join(str(name).split())
     # Legends leave out what begins with an underscore: with a space of no width before it, it does not.
     text = f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text
-    taken, kept = 0, 0
-    for kept, letter in enumerate(text):
-        taken += 1 + (unicodedata.east_asian_width(letter) in "WF")
-        if taken > width:
-            return f"{text[: kept - 1]}\N{HORIZONTAL ELLIPSIS}"
-    return text
+    wide = np.cumsum([1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text])
+    if len(text) == 0 or wide[-1] <= width:
+        return text
+    last = int(np.searchsorted(wide, wide[-1] - width // 4))
+    first = int(np.searchsorted(wide, width - 1 - (wide[-1] - wide[last]), side="right"))
+    return f"{text[:first]}\N{HORIZONTAL ELLIPSIS}{text[last + 1 :]}"
 
 
 def _lines(text: Any, words: str, room: float) -> str:

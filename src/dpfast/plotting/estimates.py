@@ -111,6 +111,9 @@ def coefficients(
         own = [] if label is None else [label]
         names = [str(name) for name in ([*own, outcome] if len(outcomes) > 1 else own) if str(name).strip()]
         _one(canvas, drawn[k, kept], places + offsets[k], limits, (k, kept), level, ", ".join(names) or None)
+    for row in places[np.isnan(drawn[:, kept]).all(axis=0)] if fits == 0 else ():
+        inside = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
+        axes.text(0.5, row, "hidden by noise", color=canvas.ink, alpha=0.6, fontsize="small", **inside)
     if public is not None:
         where = np.add.outer(offsets, places).ravel()
         style = {"color": canvas.ink, "fillstyle": "none", "markersize": 9.0, "linestyle": "none"}
