@@ -209,3 +209,15 @@ def test_one_target_keeps_its_name():
     unnamed = SyntheticControl(1.0, 1e-6, random_state=0).fit(donors, 10, pd.Series(target))
     assert unnamed.target_names_ is None
     assert list(unnamed.effect_summary().index) == [0]
+
+
+def test_tables_of_effects_print_every_column():
+    rng = np.random.default_rng(0)
+    donors = rng.uniform(0.0, 1.0, (500, 8))
+    model = SyntheticControl(1.0, 1e-6, bound=1.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)
+        model.fit(donors, 5, target=donors[0])
+    for table in (model.effect(), model.effect_summary()):
+        for shown in (str(table), table._repr_html_(), table.to_markdown().replace("\\", "")):
+            assert all(name in shown for name in table.columns)

@@ -271,11 +271,7 @@ class Estimates:
 
     def frame(self) -> DataFrame:
         """Return them as a frame that prints its header and every column."""
-        plain = tabulated(self.index, self.columns)
-        # Once pandas is known to be there.
-        from dpfast.io.summary_frame import SummaryFrame
-
-        table = SummaryFrame(plain)
+        table = printed_whole(tabulated(self.index, self.columns))
         table.attrs.update({name: one for name, one in self.header.items() if one is not None})
         return table
 
@@ -284,6 +280,13 @@ class Estimates:
         return {name: list(labels) for name, labels in self.index.items()} | {
             name: [_known(one) for one in np.asarray(column).tolist()] for name, column in self.columns.items()
         }
+
+
+def printed_whole(table: DataFrame) -> DataFrame:
+    """Return a frame that prints every column; once pandas is known to be there."""
+    from dpfast.io.summary_frame import SummaryFrame
+
+    return SummaryFrame(table)
 
 
 def header_lines(attrs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from dpfast import io, plotting
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast.estimator.base import PrivateEstimator
-from dpfast.io.summaries import Estimates
+from dpfast.io.summaries import Estimates, printed_whole
 from dpfast.ledger import Release
 from dpfast.ledger.entries import guarantee_of
 from dpfast.privacy import Privacy
@@ -116,7 +116,7 @@ def effect_table(
     if rows.ndim == 2:
         targets = observed.index if isinstance(observed, pd.DataFrame) else range(len(rows))
         periods = pd.MultiIndex.from_product([targets, periods], names=["target", periods.name])
-    return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=periods)
+    return printed_whole(pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=periods))
 
 
 def effect_report(table: DataFrame, level: float | None = None) -> str:
@@ -501,7 +501,7 @@ class TargetReports(PrivateEstimator):
         with np.errstate(divide="ignore", invalid="ignore"):
             columns["percent"] = np.where(expected == 0.0, np.nan, 100.0 * columns["average"] / expected)
             columns |= {"pre_rmspe": before, "post_rmspe": after, "ratio": after / before}
-        return pd.DataFrame(columns, index=pd.Index(self._names_of(target, len(whole)), name="target"))
+        return printed_whole(pd.DataFrame(columns, index=pd.Index(self._names_of(target, len(whole)), name="target")))
 
     def pre_fit(self, target: ArrayLike | None = None) -> FloatArray:
         """Return how far targets are from their synthetic control before the intervention: root mean squared errors.
