@@ -134,3 +134,8 @@ def test_a_feature_of_which_nothing_is_known_is_said_to_be_hidden():
     axes = coefficients(["age", "smoker", "dose"], ["days", "cost"], values)
     (said,) = [text for text in axes.texts if text.get_text() == "hidden by noise"]
     assert said.get_position()[1] == 2.0
+    many = np.full((5, 2), np.nan)
+    many[0] = 0.5
+    cells = coefficients(["age", "smoker"], [f"outcome {k}" for k in range(5)], many).patches
+    assert len([one for one in cells if one.get_hatch()]) == 8
+    assert cells[0].get_label() == "hidden by noise"

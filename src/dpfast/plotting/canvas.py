@@ -182,6 +182,14 @@ class Canvas:
         self.add(image)
         return image
 
+    def hatch(self, cells: NDArray[np.bool_], words: str) -> None:
+        """Hatch some cells of a map, and say in the legend what they are."""
+        patches = optional("matplotlib.patches", "a picture")
+        for row, column in np.argwhere(cells):
+            style = {"facecolor": "none", "edgecolor": "0.75", "hatch": "////", "linewidth": 0.0, "label": words}
+            self.ax.add_patch(patches.Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, **style))
+            words = "_"
+
     def band(self, x: Any, low: FloatArray, high: FloatArray, color: str, entry: str) -> None:
         """Draw the band between limits, with an edge, so that a narrow band is seen, and in grey."""
         inside = (*optional("matplotlib.colors", "a picture").to_rgb(color), 0.3)

@@ -196,6 +196,7 @@ def _map(
     finite = np.abs(values[np.isfinite(values)])
     reach = float(finite.max(initial=0.0)) or 1.0
     canvas.image(values, -reach, reach, quantity, aspect="auto")
+    canvas.hatch(np.isnan(values) & (values.size <= _MARKED), "hidden by noise")
     if limits is not None and values.size <= _MARKED:
         rows, columns = np.nonzero((limits[0] <= 0.0) & (limits[1] >= 0.0))
         if len(rows):

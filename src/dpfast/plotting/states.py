@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._optional import optional
 from dpfast.io.summaries import normal_reach
 from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, short, thinned, visible, with_unit
 
@@ -209,7 +208,7 @@ def _grid(
     if is_written:
         _write(canvas, image, values, half, unsure)
     note = f" ({covered} below values)" if is_written and half is not None else ""
-    _hatch(canvas, unsure)
+    canvas.hatch(unsure, "hardly known")
     # In a corner, where there are words: small enough to hide none.
     cell = min(wide / columns, tall / rows)
     size = min(max(0.17 * cell, 5.5), 10.0)
@@ -220,16 +219,6 @@ def _grid(
             x, y = where % columns - shift, where // columns - shift
             _mark(canvas, name, marker, x, y, markersize=size, markeredgewidth=0.1 * size)
     return canvas.finish_map(title, f"column{note}", "row", ncols=3 if is_written else 2, markerscale=8.0 / size)
-
-
-def _hatch(canvas: Canvas, unsure: NDArray[np.bool_]) -> None:
-    """Hatch the cells of values that are hardly known, and say so."""
-    patches = optional("matplotlib.patches", "a picture")
-    words: Any = "hardly known"
-    for row, column in np.argwhere(unsure):
-        style = {"facecolor": "none", "edgecolor": "0.75", "hatch": "////", "linewidth": 0.0, "label": words}
-        canvas.ax.add_patch(patches.Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, **style))
-        words = "_"
 
 
 def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None, unsure: NDArray[np.bool_]) -> None:
