@@ -210,7 +210,7 @@ def in_order_of(
             check_listed(first, what)
         names = column_names(first, what)
     if names is None:
-        if not is_read_once(table):
+        if what == "X" and not (isinstance(table, list | tuple) or is_read_once(table)):
             io.open_table(table)  # what is no table at all is refused as such
         raise ValueError(
             f"{argument} is declared by name, and the columns of {what} have no names that are all text: pass a data "
