@@ -236,6 +236,28 @@ def test_few_people_are_counted_by_class_and_by_link(classes, n):
         assert 0.99 * one.privacy.delta < reached <= one.privacy.delta
 
 
+@pytest.mark.parametrize(("classes", "n", "share"), [(3, 500, 0.8 / 9), (4, 800, 0.05), (10, 1_300, 0.012)])
+def test_few_people_of_more_classes_pay_less_for_counts(classes, n, share):
+    """Noise in slopes costs more accuracy the more classes there are."""
+    counts = counted(classes, n)
+    assert sum(one.mu**2 for one in counts.values()) == pytest.approx(share * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(("classes", "n"), [(5, 400), (7, 800)])
+def test_several_classes_keep_the_accuracy_of_the_link_and_its_loss_where_they_are_apart(classes, n):
+    X, y = clusters(n + 3_000, classes, apart=3.0)
+    (X, y), tests = (X[:n], y[:n]), (X[n:], y[n:])
+    found = []
+    for seed in range(12):
+        own = {"bound_x": 10.0, "classes": range(classes), "random_state": seed}
+        models = [quietly(classifier(probabilities=how, **own), X, y) for how in ("calibrated", "link")]
+        losses = [log_loss(tests[1], one.predict_proba(tests[0])) for one in models]
+        found.append([*losses, models[0].score(*tests) - models[1].score(*tests)])
+    loss, loss_of_link, gain = np.mean(found, axis=0)
+    assert loss < 1.1 * loss_of_link
+    assert gain > -0.003
+
+
 @pytest.mark.parametrize(
     ("classes", "n", "adjacency"), [(2, 500, "replace_one"), (8, 8_000, "replace_one"), (8, 800, "add_remove")]
 )
@@ -243,10 +265,10 @@ def test_more_people_and_private_numbers_are_counted_by_margin(classes, n, adjac
     assert list(counted(classes, n, adjacency)) == ["counts of margins by class"]
 
 
-def clusters(n, classes, seed=0):
+def clusters(n, classes, seed=0, apart=0.5):
     rng = np.random.default_rng(seed)
     y = rng.integers(classes, size=n)
-    return 0.5 * np.random.default_rng(0).normal(size=(classes, 10))[y] + rng.normal(size=(n, 10)), y
+    return apart * np.random.default_rng(0).normal(size=(classes, 10))[y] + rng.normal(size=(n, 10)), y
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -86,8 +86,9 @@ _FLATTENED = 0.5
 _CONVEXITY_WITH_INTERCEPT = 0.5
 _HINGE_LOGIT = 2.0
 _LEAST_WEIGHT = 2.0**-100
-# With fewer rows over the deviation of a count, for each of several classes or for two, people are few.
-_ENOUGH_OF_EACH, _ENOUGH_OF_TWO = 5.0, 4.0
+# With fewer rows over the deviation of a count, for two classes or for each of several, after minimisers or descent,
+# people are few.
+_ENOUGH_OF_TWO, _ENOUGH_OF_EACH = 4.0, (5.0, 8.0)
 # Of more classes no bins are counted after minimisers where people are few. Of six the link alone has more loss.
 _FEW_CLASSES = 6
 _TWO_CLASSES = "inference=True goes with two classes: fit each against the rest by itself"
@@ -143,11 +144,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         A seventh of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
         calibrate the probabilities, and `predict` takes the most probable class. By descent, if people are few by
         public numbers, two short histograms are counted in place of these: rows by class, and rows whose class the
-        margins make more probable than its rate. Of very few people they take up to two fifths of the budget.
-        Probabilities are then a mixture of rates and a function of the margins. "link" leaves the whole budget to the
-        coefficients, and probabilities are a fixed function of the margins. So they are with ``calibration="paper"``,
-        where epsilon is ``inf``, and of seven or more classes with few people by objective perturbation. Rows are
-        clipped to `bound_x` in predictions, too.
+        margins make more probable than its rate. For several classes they take 9% (three) to 1% of the budget, for two
+        a seventh, and of very few people up to two fifths. Probabilities are then a mixture of rates and a function of
+        the margins. "link" leaves the whole budget to the coefficients, and probabilities are a fixed function of the
+        margins. So they are with ``calibration="paper"``, where epsilon is ``inf``, and of seven or more classes with
+        few people by objective perturbation. Rows are clipped to `bound_x` in predictions, too.
     bound_x, box_x, penalty, ridge, fit_intercept, calibration, inference, max_weight
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
@@ -597,12 +598,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         edges = limits(n_rows, split(1)[0].deviation)
         ends = placed(edges, 1.0, 0.0 if about_intercept else None)
         noise, rest = split(2 * len(ends))
-        enough = _ENOUGH_OF_TWO if shape[0] == 1 else _ENOUGH_OF_EACH * shape[0]
+        descends = is_gaussian and privacy.delta > 0.0
+        enough = _ENOUGH_OF_TWO if shape[0] == 1 else _ENOUGH_OF_EACH[descends] * shape[0]
         if n_rows is not None and n_rows < enough * noise.deviation:
-            if is_gaussian and privacy.delta > 0.0:
-                n_classes = max(shape[0], 2)
-                few = SHARE * (1.0 + 1.0 / n_classes)
-                noises, rest = FewCounts.split(privacy, n_classes, max(n_rows, 1), few)
+            if descends:
+                noises, rest = FewCounts.split(privacy, max(shape[0], 2), max(n_rows, 1))
                 counted = None if self._is_counted_in_part else n_rows
                 return FewCounts(noises, *self._bounded_rows(n_features), counted), rest
             if shape[0] > _FEW_CLASSES:
@@ -854,7 +854,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         if isinstance(way, FewCounts):
             link, of_class, by_link = counts
             people, noise = way.classes(of_class).people, way.noises[1]
-            weight = weight_of_link(by_link, noise.deviation, people, n_is_public=way.n_rows is not None)
+            n_is_public = way.n_rows is not None
+            weight = weight_of_link(by_link, noise.deviation, people, link.rates, n_is_public=n_is_public)
             unit = unit_of_margins(fit.linear(found), way.bound)
             error = 1.0 - weight if len(link.rates) > 2 else error
             return mixed_log_odds(link.rates, weight, link.slope, unit), error

@@ -501,7 +501,8 @@ class Counts(NamedTuple):
 class FewCounts(NamedTuple):
     """How rows are counted where they are few: by class, and by whether the link is better than the rate of the class.
 
-    *Share.* The noise of rates is at least that of n mu people, so shares of the budget are larger where n mu is small.
+    *Share.* The noise of rates is at least that of n mu people, so of two classes the share of the budget is larger where n
+    mu is small. Of several it is smaller the more there are: their accuracy is more sensitive to noise in slopes.
     """
 
     #: Of classes, and of the link's two cells.
@@ -512,13 +513,14 @@ class FewCounts(NamedTuple):
     n_rows: int | None
 
     @classmethod
-    def split(
-        cls, privacy: Privacy, n_classes: int, people: int, share: float
-    ) -> tuple[tuple[NoisySum, NoisySum], Privacy]:
-        """Return the noise of both, for a share of mu^2 or more, and the rest of the budget."""
-        alone = NoisySum.of_counts(privacy, 1, 1).deviation
-        share = max(share, min(_LARGEST_SHARE, (_KNOWN * alone / people) ** 2))
-        own = _OF_CLASSES * share
+    def split(cls, privacy: Privacy, n_classes: int, people: int) -> tuple[tuple[NoisySum, NoisySum], Privacy]:
+        """Return the noise of both, and the rest of the budget."""
+        if several := n_classes > 2:
+            share = max(_LEAST_OF_SEVERAL, _OVER_SQUARE / n_classes**2)
+        else:
+            alone = NoisySum.of_counts(privacy, 1, 1).deviation
+            share = max(_LEAST_SHARE, min(_LARGEST_SHARE, (_KNOWN * alone / people) ** 2))
+        own = _OF_CLASSES[several] * share
         of_classes, of_link, rest = parts_of(privacy, [own, share - own, 1.0 - share])
         return (NoisySum.of_counts(of_classes, 1, n_classes), NoisySum.of_counts(of_link, 1, 2)), rest
 
@@ -527,9 +529,12 @@ class FewCounts(NamedTuple):
         return Classes(counts[0], self.noises[0].deviation, self.n_rows)
 
 
-# Of mu^2 for the counts of few people: the most, and the rest in deviations of a count with all of it over people.
-_LARGEST_SHARE, _KNOWN = 0.4, 8.5
-_OF_CLASSES = 0.65
+# Of mu^2 for the counts of few people: of two classes the least, the most, and others in deviations of a count with all
+# of it over people; of several the least, and so much over the square of their number. For two and for several, the
+# part for counts of classes.
+_LEAST_SHARE, _LARGEST_SHARE, _KNOWN = 0.15, 0.4, 8.5
+_LEAST_OF_SEVERAL, _OVER_SQUARE = 0.012, 0.8
+_OF_CLASSES = 0.65, 0.5
 
 
 class Labelled(NamedTuple):
