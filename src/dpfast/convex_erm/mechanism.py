@@ -501,8 +501,8 @@ class Counts(NamedTuple):
 class FewCounts(NamedTuple):
     """How rows are counted where they are few: by class, and by whether the link is better than the rate of the class.
 
-    *Share.* The noise of rates is at least that of n mu people, so of two classes the share of the budget is larger where n
-    mu is small. Of several it is smaller the more there are: their accuracy is more sensitive to noise in slopes.
+    *Share.* The noise of rates is at least that of n mu people, so of two classes the share of the budget is larger
+    where n mu is small. Of several it is smaller the more there are: noise in slopes costs them more accuracy.
     """
 
     #: Of classes, and of the link's two cells.
