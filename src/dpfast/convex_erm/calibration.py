@@ -390,7 +390,8 @@ def weight_of_link(
     if n_is_public:
         counts = counts - (counts.sum() - people) / 2.0
     several = len(rates) > 2
-    (less, more), (trust, doubt, further) = _USUAL_LOGS[several], _PRIORS[several]
+    # Counts of fewer people than their deviation say nothing: the link is then doubted as that of two classes.
+    (less, more), (trust, doubt, further) = _USUAL_LOGS[several], _PRIORS[several and deviation < people]
     ratios = np.expm1([less, more * (-float(rates @ np.log(rates)) if several else math.log(2.0))])
     scores = ratios / (1.0 + _WEIGHTS[:, None] * ratios)
     rows = np.maximum(counts, 0.0) + 0.15 * people

@@ -501,8 +501,8 @@ class Counts(NamedTuple):
 class FewCounts(NamedTuple):
     """How rows are counted where they are few: by class, and by whether the link is better than the rate of the class.
 
-    *Share.* The noise of rates is at least that of n mu people, so of two classes the share of the budget is larger
-    where n mu is small. Of several it is smaller the more there are: noise in slopes costs them more accuracy.
+    *Share.* The noise of rates is at least that of n mu people, so shares of the budget are larger where n mu is small.
+    Of several classes they are smaller the more there are: noise in slopes costs them more accuracy.
     """
 
     #: Of classes, and of the link's two cells.
@@ -515,12 +515,10 @@ class FewCounts(NamedTuple):
     @classmethod
     def split(cls, privacy: Privacy, n_classes: int, people: int) -> tuple[tuple[NoisySum, NoisySum], Privacy]:
         """Return the noise of both, and the rest of the budget."""
-        if several := n_classes > 2:
-            share = max(_LEAST_OF_SEVERAL, _OVER_SQUARE / n_classes**2)
-        else:
-            alone = NoisySum.of_counts(privacy, 1, 1).deviation
-            share = max(_LEAST_SHARE, min(_LARGEST_SHARE, (_KNOWN * alone / people) ** 2))
-        own = _OF_CLASSES[several] * share
+        several, alone = n_classes > 2, NoisySum.of_counts(privacy, 1, 1).deviation
+        usual = max(_LEAST_OF_SEVERAL, _OVER_SQUARE / n_classes**2) if several else _LEAST_SHARE
+        share = max(usual, min(_LARGEST_SHARE, (_KNOWN[several] * alone / people) ** 2))
+        own = _OF_CLASSES[several and share == usual] * share
         of_classes, of_link, rest = parts_of(privacy, [own, share - own, 1.0 - share])
         return (NoisySum.of_counts(of_classes, 1, n_classes), NoisySum.of_counts(of_link, 1, 2)), rest
 
@@ -529,11 +527,11 @@ class FewCounts(NamedTuple):
         return Classes(counts[0], self.noises[0].deviation, self.n_rows)
 
 
-# Of mu^2 for the counts of few people: of two classes the least, the most, and others in deviations of a count with all
-# of it over people; of several the least, and so much over the square of their number. For two and for several, the
-# part for counts of classes.
-_LEAST_SHARE, _LARGEST_SHARE, _KNOWN = 0.15, 0.4, 8.5
-_LEAST_OF_SEVERAL, _OVER_SQUARE = 0.012, 0.8
+# Of mu^2 for the counts of few people: of two classes the least; of several the least, and so much over the square of
+# their number. Then the most, and, for two and for several, others in deviations of a count with all of it over people.
+# Last the part for counts of classes: for two or where the share is larger, and for several.
+_LEAST_SHARE, _LEAST_OF_SEVERAL, _OVER_SQUARE = 0.15, 0.012, 0.8
+_LARGEST_SHARE, _KNOWN = 0.4, (8.5, 2.0)
 _OF_CLASSES = 0.65, 0.5
 
 
