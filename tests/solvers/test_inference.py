@@ -242,6 +242,34 @@ def test_limits_hold_the_coefficient_that_has_all_of_the_signal(place):
     assert np.min(np.mean(held, axis=0)) > 0.8
 
 
+def test_a_column_that_noise_makes_seem_larger_is_held_or_has_no_limits():
+    """X'X of the last one is half the deviation of its noise: limits of its attenuated coefficient were false."""
+    rng = np.random.default_rng(4)
+    xx, theta, noise, seen, blurred = np.diag([20.0, 20.0, 20.0, 0.7]), np.array([1.0, -1.0, 0.5, 4.0]), 0.2, [], []
+    for _ in range(60):
+        values, vectors = np.linalg.eigh(xx + symmetric_noise(rng, 4, 1.0))
+        inverse = (vectors / np.maximum(values, 0.15)) @ vectors.T
+        xy = inverse @ (xx @ theta + noise * rng.normal(size=4))
+        evidence = Evidence(
+            np.eye(4),
+            np.diag(1.0 / np.diag(xx)),
+            xy[:, None],
+            noise**2 * (inverse @ inverse)[None],
+            spread=1.0 / noise**2,
+            lengths=np.eye(4),
+            start=np.zeros((4, 1)),
+            least_signal=0.1,
+        )
+        for where, is_blurred in ((seen, None), (blurred, np.arange(4) == 3)):
+            law = replace(evidence, blurred=is_blurred).posterior(np.ones(1), 0.95, of_population=True)
+            where.append(np.array([law.low[0], law.high[0]]))
+    before, after = np.array(seen), np.array(blurred)
+    np.testing.assert_array_equal(before[:, :, :3], after[:, :, :3])
+    false = [np.mean((part[:, 0, 3] > 4.0) | (part[:, 1, 3] < 4.0)) for part in (before, after)]
+    assert false[0] > 0.2
+    assert false[1] < 0.15
+
+
 def test_noise_in_xx_counts_by_the_distance_from_where_the_sums_were_taken():
     """Far from there limits are wider: by the length that the distance has."""
     theta = np.array([[3.0], [-2.0]])

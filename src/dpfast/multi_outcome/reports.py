@@ -31,7 +31,7 @@ LEVEL = 0.95
 R_SQUARED = 0.03
 UNKNOWN = "X'X, or with weights the bias of clipping, is not told from noise: nothing is known of errors"
 _HIDDEN = "NaN: noise hides these features; limits of each in box_x would tell in which unit it is"
-_GUESSED = "NaN: noise hides which of the features an effect is of; fewer features or a larger epsilon may tell"
+_GUESSED = "NaN: noise hides these features' effects; narrower box_x, fewer features or a larger epsilon may tell"
 _SAMPLING = "p_value is NaN, as errors and limits leave sampling out: "
 _CLUSTERED = "rows of one person depend on each other, and there are no clustered standard errors"
 _OTHER = "target='population' has it, by a residual variance that was released, or by residual_std, a public number"
@@ -111,7 +111,8 @@ class CoefficientReports(LinearEstimator):
         fits each. The lowest coefficient, of skewed outcomes, had 82%. The error that limits are made of is 1.1 to 5.7
         times the actual one. A coefficient is NaN if shrinkage may take away more than half of it, as noise hides which
         of the features an effect is of: most are in tables of 30 correlated columns with 3,000 people at epsilon 3, and
-        up to 17% in tables of five to seven with 1,500 at epsilon 1. A feature without limits in
+        up to 40% in tables of five to seven with 1,500 at epsilon 1. It more often is if its feature varies far less
+        than the others in units of `box_x`, an interaction with a rare level for instance. A feature without limits in
         `box_x`, which noise hides beside larger ones, has NaN, and so has the intercept: nothing tells its unit. All
         errors are NaN if people are too few to distinguish X'X from its noise, or, with weights, the bias of clipping.
 

@@ -53,6 +53,8 @@ _OWN = 0.75
 _RARE, _FARTHEST, _PAYS = 0.9, 6.0, 0.25
 #: Noise in squares of residuals, as a part of them, from which on counts tell more; and what it is taken to be then.
 _DROWNED, _COARSE = 0.5, 0.7
+#: How much columns vary, at most, over the mean of all, by squares, where limits count noise in X'X several times.
+_LITTLE = 0.2
 #: Bins of counts beyond the last above the noise, and how far that is, in its deviations.
 _BINS_BEYOND, _SEEN = 2, 4.0
 #: Largest ratio of predictions to outcomes in the computation of residuals.
@@ -523,6 +525,7 @@ class Fit:
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
         # Few people may have residuals of a variance of their own.
         unlike = np.sqrt(1.0 + level.unlike * self._few(coordinates)[1])
+        squares = np.diag(xx)
         assert found.told is not None
         evidence = Evidence(
             np.eye(features),
@@ -537,6 +540,7 @@ class Fit:
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
             hidden=coordinates.hidden if row_map.scale is None else None,
+            blurred=None if mechanism.has_constant else squares < _LITTLE * np.mean(squares),
             **self._told_of_constant(level, center, solved, found, coordinates),
             **own.of_evidence(row_map.scale, features),
         )

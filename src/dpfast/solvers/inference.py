@@ -17,6 +17,10 @@ corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise.
 X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_. Descent released X'(Y - X theta_0) instead, at
 theta_0 near theta: there the error is proportional to ||theta - theta_0||.
 
+That takes the distance as it seems. If noise exceeds what a column varies by, the released X'X can be several times too
+large along it, and its coefficient seems as much too small. So for columns that vary far less than the others this
+noise counts `_BLURRED` times, as for twice the distance.
+
 Beside a known size of rows limits hold more than coefficients that are alike. Of d coefficients of mean square tau^2,
 (I - K) theta is what shrinkage takes away. It is up to sqrt(d) tau times the length of a row of I - K, whatever theta
 is, and of this deviation on average (Cauchy and Schwarz). Limits are wide enough for either, in quadrature with the
@@ -95,6 +99,8 @@ _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
 _ENERGY_STEPS = 8
+# How many times noise in X'X counts for a column that varies far less than the others.
+_BLURRED = 4.0
 # Largest part of a coefficient, by squares, that shrinkage may take away.
 _UNTOLD = 0.5
 # The probability below the upper 95% limit, and a relative error of variances far below those that matter.
@@ -135,6 +141,7 @@ class Evidence:
     lengths: FloatArray | None = None
     start: FloatArray | None = None
     hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
+    blurred: NDArray[np.bool_] | None = None  # (d,), features that vary far less than the others
 
     @property
     def prominence(self) -> float:
@@ -189,8 +196,14 @@ class Evidence:
             if self.constant is not None:
                 sampled = float(variance) / self.n_rows if of_population else 0.0
                 constant = _Constant(self.constant, float(mean), float(noise), sampled)
-            law = each.law(column, float(variance), distance, sampling, constant, bias, of_population=of_population)
-            laws.append(law.summary(level))
+            rest = sampling, constant, bias
+            found = each.law(column, float(variance), distance, *rest, of_population=of_population).summary(level)
+            if self.blurred is not None and np.any(self.blurred):
+                distance = distance._replace(spread=_BLURRED * distance.spread)
+                wide = each.law(column, float(variance), distance, *rest, of_population=of_population).summary(level)
+                blurred = np.append(self.blurred, np.zeros(size - features, np.bool_))
+                found = Posterior(*(np.where(blurred, *parts) for parts in zip(wide, found, strict=True)))
+            laws.append(found)
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
         units = np.ones(features) if self.units is None else np.asarray(self.units, np.float64)
         if self.constant is not None:
