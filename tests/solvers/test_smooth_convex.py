@@ -261,6 +261,17 @@ def test_no_vector_takes_more_steps_than_the_public_constants_say(loss, constrai
     assert 0 < worst <= most
 
 
+@pytest.mark.parametrize("loss", [SmoothedHinge(2.0**-7), SmoothedHuber(1.0, 2.0**-7), SmoothedQuantile(0.8, 2.0**-7)])
+def test_a_model_that_reaches_far_is_followed_a_short_way(loss, monkeypatch):
+    """Bends are narrow and the ridge small: a first step is thousands of times too long, and no reason to give up."""
+    monkeypatch.setattr(smooth_convex._Steps, "accelerate", lambda *arguments: pytest.fail("the guaranteed way"))
+    for ridge in (1e-1, 1e-2, 1e-4, 1e-6):
+        for seed in range(4):
+            function, *_ = function_of(loss, n=400, seed=seed)
+            arguments = {"constraint": L2Ball(1e4), "penalty": Ridge(ridge), "tolerance": 1e-3}
+            assert minimise_smooth(function, **arguments).distance_bound <= 1e-3
+
+
 class LogCosh:
     """A function that is known in double precision."""
 
