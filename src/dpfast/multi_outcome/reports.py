@@ -106,9 +106,9 @@ class CoefficientReports(LinearEstimator):
         more often. The p-values are twice the posterior probability of the other sign, and conservative if coefficients
         are shrunk. Limits, errors and p-values allow for the noise in a released residual variance, as Student's law
         does. Those for "ridge" are normal, and first order in the noise. After residual steps 95% limits for
-        "population" covered 91 to 100% on average over the coefficients, measured on eleven kinds of tables
+        "population" covered 90 to 100% on average over the coefficients, measured on eleven kinds of tables
         (correlated, rare, skewed, heavy-tailed; three outcomes) with 1,500 to 10,000 people at epsilon 1 and 3, 60
-        fits each. The lowest coefficient, of skewed outcomes, had 82%. The error that limits are made of is 1.1 to 5.7
+        fits each. The lowest coefficient, of skewed outcomes, had 80%. The error that limits are made of is 1.0 to 5.5
         times the actual one. A coefficient is NaN if shrinkage may take away more than half of it, as noise hides which
         of the features an effect is of: most are in tables of 30 correlated columns with 3,000 people at epsilon 3, and
         up to 40% in tables of five to seven with 1,500 at epsilon 1. It more often is if its feature varies far less
