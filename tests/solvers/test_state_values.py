@@ -423,6 +423,16 @@ def test_a_value_drawn_to_the_farthest_has_that_and_its_own_mean_s_error():
     assert found.deviation[6] == pytest.approx(math.hypot(moved, 0.5 * moved), rel=0.01)
 
 
+def test_tails_of_a_state_at_their_value_may_be_worth_something_else():
+    """If people stay, its value is certain: they may go on to others, which are .5 from it."""
+    values = np.array([0.5, -0.5] * 10 + [0.0])
+    sums = stage([1e5] * 21, values, deviation=1.0, within=1e-6)._replace(discounts=np.full(21, 0.3 * 1e5))
+    earlier = NOTHING._replace(tail=Estimate(0.0, 1e-9), discount=Estimate(0.3, 1e-9))
+    found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
+    assert found.above[20] + found.pooled == pytest.approx(0.0, abs=0.01)
+    assert found.deviation[20] > 0.5 * 0.3 * 0.5
+
+
 def test_last_states_that_noise_hides_do_not_narrow_limits():
     """Two classes that people stay in, shrunk: how far tails are is not told by how far values seem."""
     visits, values = np.full(8, 2e3), np.array([0.5] * 4 + [-0.3] * 4)
