@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 from dpfast import Ledger, ObjectivePerturbationClassifier, Privacy, noise
 from dpfast.convex_erm import classifier as classifier_module
 from dpfast.convex_erm.calibration import zero_of
-from dpfast.convex_erm.mechanism import Calibrated
+from dpfast.convex_erm.mechanism import Calibrated, FewCounts
 from dpfast.privacy import UtilityWarning, gaussian_delta, gaussian_mu, keeps_to
 from dpfast.solvers import L2Ball
 
@@ -241,6 +241,21 @@ def test_few_people_of_more_classes_pay_less_for_counts(classes, n, share):
     """Noise in slopes costs more accuracy the more classes there are."""
     counts = counted(classes, n)
     assert sum(one.mu**2 for one in counts.values()) == pytest.approx(share * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)
+
+
+def test_a_handful_of_people_pay_more_for_counts_and_two_fifths_at_most():
+    whole = gaussian_mu(1.0, 1e-6) ** 2
+    for classes, usual in ((2, 0.15), (3, 0.8 / 9), (10, 0.012)):
+        shares = []
+        for people in (1, 10, 20, 40, 10**6):
+            noises, rest = FewCounts.split(Privacy(1.0, 1e-6), classes, people)
+            paid = sum(one.mu**2 for one in noises)
+            assert paid + gaussian_mu(rest.epsilon, rest.delta) ** 2 <= whole * (1.0 + 1e-6)
+            shares.append(paid / whole)
+        assert shares[0] == pytest.approx(0.4, rel=1e-3)
+        assert shares[-1] == pytest.approx(usual, rel=1e-3)
+        assert shares == sorted(shares, reverse=True)
+        assert shares[1] > 1.1 * shares[-1]
 
 
 @pytest.mark.parametrize(("classes", "n"), [(5, 400), (7, 800)])

@@ -319,6 +319,7 @@ class FeaturePick(SingleRelease):
 def _rate_of_pick(
     length: float, adjacency: Adjacency, part: float, n_outcomes: int, n_rows: int | None, max_rows: int | None
 ) -> float:
+    """Return the largest rate of a pick that keeps to a range of log probabilities, for a part of each row."""
     error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, n_outcomes)
     of_person = part if max_rows is None else part * max_rows * ROUND_UP
     return score_rate(length, 2.0 * of_person, error, adjacency=adjacency)
@@ -509,6 +510,7 @@ def _of_fit(query: Query, columns: tuple[int, ...], theta: FloatArray) -> Query:
 def _of_people(
     statistic: Callable[[People], Any], columns: tuple[int, ...], theta: FloatArray, rows: PursuedRows
 ) -> Any:
+    """Return a statistic of people with the picked columns, and with residuals for outcomes."""
     return statistic(rows.people(columns, theta))
 
 

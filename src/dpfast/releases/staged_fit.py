@@ -53,7 +53,8 @@ _OWN = 0.75
 _RARE, _FARTHEST, _PAYS = 0.9, 6.0, 0.25
 #: Noise in squares of residuals, as a part of them, from which on counts tell more; and what it is taken to be then.
 _DROWNED, _COARSE = 0.5, 0.7
-#: How much columns vary, at most, over the mean of all, by squares, where limits count noise in X'X several times.
+#: How much columns vary, at most, over the mean of all, by squares, where limits count noise in X'X several times. With
+#: weights they do not: it was not judged there.
 _LITTLE = 0.2
 #: Bins of counts beyond the last above the noise, and how far that is, in its deviations.
 _BINS_BEYOND, _SEEN = 2, 4.0
