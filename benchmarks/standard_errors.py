@@ -101,7 +101,7 @@ def told_of_limits(off: np.ndarray, said: np.ndarray, held: np.ndarray) -> str:
     All have a fit in each row, and NaN in `off` or `said` where nothing is known.
     """
     known = ~np.isnan(off + said)
-    often = known.sum(axis=0) >= len(off) // 4
+    often = known.sum(axis=0) >= max(len(off) // 4, 1)
     each, sizes = [], []
     for j in np.flatnonzero(often):
         k = known[:, j]
