@@ -245,7 +245,7 @@ def test_limits_hold_the_coefficient_that_has_all_of_the_signal(place):
 def test_a_column_that_noise_makes_seem_larger_is_held_or_has_no_limits():
     """X'X of the last one is half the deviation of its noise: limits of its attenuated coefficient were false."""
     rng = np.random.default_rng(4)
-    xx, theta, noise, seen, blurred = np.diag([20.0, 20.0, 20.0, 0.7]), np.array([1.0, -1.0, 0.5, 4.0]), 0.2, [], []
+    xx, theta, noise, seen, low = np.diag([20.0, 20.0, 20.0, 0.7]), np.array([1.0, -1.0, 0.5, 4.0]), 0.2, [], []
     for _ in range(60):
         values, vectors = np.linalg.eigh(xx + symmetric_noise(rng, 4, 1.0))
         inverse = (vectors / np.maximum(values, 0.15)) @ vectors.T
@@ -260,10 +260,10 @@ def test_a_column_that_noise_makes_seem_larger_is_held_or_has_no_limits():
             start=np.zeros((4, 1)),
             least_signal=0.1,
         )
-        for where, is_blurred in ((seen, None), (blurred, np.arange(4) == 3)):
-            law = replace(evidence, blurred=is_blurred).posterior(np.ones(1), 0.95, of_population=True)
+        for where, is_low in ((seen, None), (low, np.arange(4) == 3)):
+            law = replace(evidence, low_variance=is_low).posterior(np.ones(1), 0.95, of_population=True)
             where.append(np.array([law.low[0], law.high[0]]))
-    before, after = np.array(seen), np.array(blurred)
+    before, after = np.array(seen), np.array(low)
     np.testing.assert_array_equal(before[:, :, :3], after[:, :, :3])
     false = [np.mean((part[:, 0, 3] > 4.0) | (part[:, 1, 3] < 4.0)) for part in (before, after)]
     assert false[0] > 0.2

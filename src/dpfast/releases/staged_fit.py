@@ -541,7 +541,7 @@ class Fit:
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
             hidden=coordinates.hidden if row_map.scale is None else None,
-            blurred=None if mechanism.has_constant else squares < _LITTLE * np.mean(squares),
+            low_variance=None if mechanism.has_constant else squares < _LITTLE * np.mean(squares),
             **self._told_of_constant(level, center, solved, found, coordinates),
             **own.of_evidence(row_map.scale, features),
         )

@@ -19,7 +19,7 @@ theta_0 near theta: there the error is proportional to ||theta - theta_0||.
 
 That takes the distance as it seems. If noise exceeds what a column varies by, the released X'X can be several times too
 large along it, and its coefficient seems as much too small. So for columns that vary far less than the others this
-noise counts `_BLURRED` times, as for twice the distance.
+noise counts `_NOISE_OF_LOW_VARIANCE` times, as for twice the distance.
 
 Beside a known size of rows limits hold more than coefficients that are alike. Of d coefficients of mean square tau^2,
 (I - K) theta is what shrinkage takes away. It is up to sqrt(d) tau times the length of a row of I - K, whatever theta
@@ -100,7 +100,7 @@ _BISECTIONS = 40
 # other.
 _ENERGY_STEPS = 8
 # How many times noise in X'X counts for a column that varies far less than the others.
-_BLURRED = 4.0
+_NOISE_OF_LOW_VARIANCE = 4.0
 # Largest part of a coefficient, by squares, that shrinkage may take away.
 _UNTOLD = 0.5
 # The probability below the upper 95% limit, and a relative error of variances far below those that matter.
@@ -141,7 +141,7 @@ class Evidence:
     lengths: FloatArray | None = None
     start: FloatArray | None = None
     hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
-    blurred: NDArray[np.bool_] | None = None  # (d,), features that vary far less than the others
+    low_variance: NDArray[np.bool_] | None = None  # (d,), features that vary far less than the others
 
     @property
     def prominence(self) -> float:
@@ -198,11 +198,11 @@ class Evidence:
                 constant = _Constant(self.constant, float(mean), float(noise), sampled)
             rest = sampling, constant, bias
             found = each.law(column, float(variance), distance, *rest, of_population=of_population).summary(level)
-            if self.blurred is not None and np.any(self.blurred):
-                distance = distance._replace(spread=_BLURRED * distance.spread)
+            if self.low_variance is not None and np.any(self.low_variance):
+                distance = distance._replace(spread=_NOISE_OF_LOW_VARIANCE * distance.spread)
                 wide = each.law(column, float(variance), distance, *rest, of_population=of_population).summary(level)
-                blurred = np.append(self.blurred, np.zeros(size - features, np.bool_))
-                found = Posterior(*(np.where(blurred, *parts) for parts in zip(wide, found, strict=True)))
+                is_low = np.append(self.low_variance, np.zeros(size - features, np.bool_))
+                found = Posterior(*(np.where(is_low, *parts) for parts in zip(wide, found, strict=True)))
             laws.append(found)
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
         units = np.ones(features) if self.units is None else np.asarray(self.units, np.float64)
