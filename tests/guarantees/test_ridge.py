@@ -18,6 +18,7 @@ from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.uniform(18.0, 90.0, 3_000), RNG.random(3_000) < 0.4])
 Y = 0.1 * X[:, 0] + X[:, 1] + RNG.normal(size=3_000)
+WEIGHTS = RNG.uniform(0.0, 2.0, 3_000)
 LIMITS = {"box_x": (np.array([18.0, 0.0]), np.array([90.0, 1.0]))}
 
 
@@ -30,6 +31,11 @@ def moments(**parameters):
     return MultiOutcomeRidge(1.0, 1e-6, **{"bound_y": 20.0} | parameters), (X, np.column_stack([Y, 10.0 - Y]))
 
 
+def weighted(**parameters):
+    model, data = moments(max_weight=2.0, **parameters)
+    return model, (*data, None, None, WEIGHTS)
+
+
 def classes(**parameters):
     options = {"classes": [False, True], "method": "objective"} | LIMITS | parameters
     return ObjectivePerturbationClassifier(1.0, 1e-6, **options), (X, Y > 6.0)
@@ -38,6 +44,12 @@ def classes(**parameters):
 FITS = {
     "moments in limits": [moments(**LIMITS), moments(**LIMITS, fit_intercept=False), moments(**LIMITS, refine=0)],
     "moments in a norm": [moments(bound_x=91.0), moments(bound_x=91.0, fit_intercept=False)],
+    "weighted moments": [
+        weighted(**LIMITS),
+        weighted(**LIMITS, refine=0),
+        weighted(bound_x=91.0),
+        weighted(**LIMITS, fit_intercept=False),
+    ],
     "losses": [
         regression(loss=SmoothedHuber(2.0)),
         regression(loss=SmoothedQuantile(0.5, 1.0), fit_intercept=False),

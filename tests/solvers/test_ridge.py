@@ -47,6 +47,15 @@ def test_exact_moments_give_scikit_learns_ridge(units, ridge, center, fit_interc
     assert ours.ridge == ridge
 
 
+@pytest.mark.parametrize("units", [None, np.geomspace(0.2, 30.0, 5)])
+def test_each_column_has_its_own_ridge_and_one_may_have_none(units):
+    x, y = table()
+    own = np.array([0.5, 30.0, 0.0, 2.0, 0.0])
+    ours = ridge_from_moments(moments(x if units is None else x / units, y), own, units=units)
+    np.testing.assert_allclose(ours.coef.T, linalg.solve(x.T @ x + np.diag(own), x.T @ y), rtol=1e-8)
+    assert ours.ridge == 30.0
+
+
 def test_singular_moments_without_penalty_give_the_minimum_norm_solution():
     x, y = table(n=3, d=5)
     ours = ridge_from_moments(moments(x, y), 0.0)

@@ -106,9 +106,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         summed in units of their bounds, so that the noise in one does not depend on the unit of another. Names must be
         the columns of Y. One for each is for mechanism "gaussian" without `n_subsample`; "private" finds these there.
     ridge : float or "auto", default "auto"
-        Added to the diagonal of X'X (not divided by the number of rows). The choice of "auto" depends on the known
-        noise and the released moments, and is 0 if epsilon is ``inf``. With `box_x` the ridge is added to the X'X of
-        features in units of half the width of their limits.
+        Added to the diagonal of X'X (not divided by the number of rows), but for an intercept. The choice of "auto"
+        depends on the known noise and the released moments, and is 0 if epsilon is ``inf``. With `box_x` this choice is
+        for features in units of half the width of their limits.
     refine : int or "auto", default "auto"
         Residual steps. With any, the fit is a sequence of releases that share the budget. These are the numbers of
         people, where they are private; means, for an intercept; the norms of rows, for a clip; and X'X, if people are
@@ -254,9 +254,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             Goes with `groups`: most rows of a person that count, a public number; further ones are left out.
         sample_weight : array of shape (n_rows,), optional
             Weight of each row, as private as the row; goes with `max_weight`. Rows and outcomes are clipped to their
-            bounds once they are weighted. For an intercept they get a constant column before. If there is noise,
-            `ridge` penalises it as the others. Not with mechanism "projection", nor with an intercept or `box_x` where
-            these bounds are "private". With `groups` a row of weight 0 is one of a person's `max_rows` too.
+            bounds once they are weighted. For an intercept they get a constant column before. Not with mechanism
+            "projection", nor with an intercept or `box_x` where these bounds are "private". With `groups` a row of
+            weight 0 is one of a person's `max_rows` too.
 
         Returns
         -------
@@ -610,7 +610,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
 
     def _moments(self, route: Route, bound: float, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
-        mechanism = Moments(route, bound, public, self._penalty, self._has_intercept)
+        penalty = self._penalty(route.calibration.shape[0])
+        mechanism = Moments(route, bound, public, penalty, self._has_intercept)
         return Summed(mechanism, statistic, public, expected_loss(route, None, public.n_rows, bound))
 
     def _sum(
@@ -700,7 +701,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             self._options(max_rows, None),
             n_steps=steps,
             most_steps=most,
-            penalty=self._penalty,
+            penalty=self._penalty(shape[0]),
             fit_intercept=self._has_intercept,
             has_constant="_column" in vars(self) and not self.nonnegative,
         )
@@ -779,13 +780,14 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
         return Fitted(attributes_of(solution, evidence, found.n_steps, residual_variance=variance, lost=error), error)
 
-    @property
-    def _penalty(self) -> float | None:
-        """The ridge that was requested; None to choose."""
-        return None if isinstance(self.ridge, str) else float(self.ridge)
+    def _penalty(self, features: int) -> float | FloatArray | None:
+        """Return the ridge that was requested, of each column if one stands for an intercept; None to choose."""
+        if isinstance(self.ridge, str):
+            return None
+        return float(self.ridge) if "_column" not in vars(self) else np.append(np.full(features - 1, self.ridge), 0.0)
 
     def _fit_without_noise(self, X: Any, Y: Any = None, *people: None) -> Solved:
-        ridge = self._penalty or 0.0
+        ridge = 0.0 if isinstance(self.ridge, str) else float(self.ridge)
         if isinstance(X, _Given):
             solution = ridge_from_moments(exact_moments(X.gram), ridge, fit_intercept=self._has_intercept)
             textbook = None

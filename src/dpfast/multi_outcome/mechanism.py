@@ -222,8 +222,8 @@ class Moments(Around[Regression]):
     route: Route
     bound_y: float
     public: Public
-    #: None to choose it.
-    penalty: float | None = None
+    #: Or of each column; None to choose it.
+    penalty: float | FloatArray | None = None
     fit_intercept: bool = False
 
     @property

@@ -510,8 +510,8 @@ class Fit:
             center = center + row_map.center / scale / own.rows
         intercept = level.mean - center @ solved.coef if mechanism.fit_intercept else np.zeros(mechanism.shape[1])
         solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
-        given = solution.ridge if mechanism.penalty is None else mechanism.penalty
-        solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=float(given))
+        ridge = solution.ridge if mechanism.penalty is None else float(np.max(mechanism.penalty))
+        solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=ridge)
         forth = descent.inverse(back)
         xx = coordinates.of_features
         variance = None if residuals is None else residuals.variance

@@ -186,7 +186,7 @@ class StagedRegression(Mechanism[Regression]):
         Residual steps; None for the number that the releases suggest.
     most_steps : int
         Largest number of steps in that case.
-    penalty : float, optional
+    penalty : float or array of shape (n_features,), optional
         Added to the diagonal of X'X, for rows in their original units; None to choose the shrinkage.
     fit_intercept : bool
         Whether there is an intercept.
@@ -209,7 +209,7 @@ class StagedRegression(Mechanism[Regression]):
     outcome_map: RowMap
     n_steps: int | None = None
     most_steps: int = descent.MOST_STEPS
-    penalty: float | None = None
+    penalty: float | FloatArray | None = None
     fit_intercept: bool = False
     max_rows: int | None = None
     bound_xx: float | None = None

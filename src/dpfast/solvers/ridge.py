@@ -289,7 +289,7 @@ def _signal(squares: FloatArray, votes: FloatArray, factors: FloatArray, cross: 
 
 def ridge_from_moments(
     moments: NoisyMoments,
-    ridge: float | None = None,
+    ridge: float | FloatArray | None = None,
     *,
     center: FloatArray | None = None,
     units: FloatArray | None = None,
@@ -298,15 +298,16 @@ def ridge_from_moments(
 ) -> RidgeSolution:
     """Ridge coefficients of every outcome from one set of noisy moments.
 
-    `ridge` is added to the diagonal of X'X, by default `automatic_ridge`; at 0 the minimum-norm solution is taken where
-    X'X is singular. The coefficients are those of the rows as they were before they were divided by `units` and
-    `center`, in those units, was subtracted: a penalty that is given is for them, the automatic one for rows in the
-    units. An intercept is not penalised. `reduced` are these moments without the constant column, if they are known.
+    `ridge`, one or (d,), is added to the diagonal of X'X, by default `automatic_ridge`; at 0 the minimum-norm solution
+    is taken where X'X is singular. The coefficients are those of the rows as they were before they were divided by
+    `units` and `center`, in those units, was subtracted: a penalty that is given is for them, the automatic one for
+    rows in the units. An intercept is not penalised. `reduced` are these moments without the constant column, if they
+    are known.
     """
     reduced = reduced or reduced_moments(moments, center, fit_intercept)
     shrinkage = moments.shrinkage
     penalty = automatic_ridge(reduced, shrinkage) if ridge is None else ridge
-    response = _response(reduced, penalty, units if ridge else None)
+    response = _response(reduced, penalty, units if ridge is not None and np.any(ridge) else None)
     theta = response @ reduced.xy
     constant = np.zeros(theta.shape[1])
     intercept = np.zeros(theta.shape[1])
@@ -319,17 +320,22 @@ def ridge_from_moments(
     cross = moments.noise.cross * (np.ones(theta.shape[1]) if shrinkage is None else shrinkage.lengths)
     std = _coefficient_std(response, reduced.shift, theta, constant, moments.noise, cross)
     own = 1.0 if units is None else units
-    return RidgeSolution(theta.T / own, intercept, std.T / own, penalty)
+    return RidgeSolution(theta.T / own, intercept, std.T / own, float(np.max(penalty)))
 
 
-def _response(reduced: ReducedMoments, penalty: float, units: FloatArray | None) -> FloatArray:
+def _response(reduced: ReducedMoments, penalty: float | FloatArray, units: FloatArray | None) -> FloatArray:
     """Return the inverse of the repaired X'X and its penalty, of the coefficients of rows as they were before `units`.
 
     With u = units/max(units), (X'X + penalty diag(1/units^2))^-1 is u (u X'X u + penalty/max(units)^2 I)^-1 u.
     """
     if units is not None:
-        penalty /= float(np.max(units)) ** 2
+        penalty = penalty / float(np.max(units)) ** 2
         units = units / np.max(units)
+    if np.ndim(penalty):
+        xx = positive_semidefinite(reduced.xx)
+        values, vectors = eigh((xx if units is None else xx * np.outer(units, units)) + np.diag(penalty))
+        penalty = 0.0
+    elif units is not None:
         values, vectors = eigh(positive_semidefinite(reduced.xx) * np.outer(units, units))
     else:
         values, vectors = reduced.spectrum
