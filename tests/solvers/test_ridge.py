@@ -16,7 +16,7 @@ from dpfast.solvers import (
     positive_semidefinite,
     ridge_from_moments,
 )
-from dpfast.solvers.ridge import ReducedMoments, hidden_columns
+from dpfast.solvers.ridge import ReducedMoments, eigh, hidden_columns
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -75,6 +75,23 @@ def test_positive_semidefinite_is_the_nearest_one():
     for _ in range(200):
         factor = linalg.sqrtm(repaired + 1e-12 * np.eye(6)).real + 0.05 * rng.normal(size=(6, 6))
         assert linalg.norm(matrix - factor @ factor.T) >= distance - 1e-5
+
+
+@pytest.mark.parametrize("d", [5, 40])
+def test_a_matrix_is_what_its_eigenvalues_and_eigenvectors_make_of_it(d):
+    rng = np.random.default_rng(4)
+    diagonal = np.diag(np.append(rng.normal(size=d - 3), [2.0, 2.0, -0.0]))
+    dense = rng.normal(size=(d, d))
+    nearly = diagonal.copy()
+    nearly[0, -1] = nearly[-1, 0] = 1e-3
+    # What stands off the diagonal makes up for a zero on it.
+    swapped = np.diag(np.ones(d))
+    swapped[:2, :2] = [[1.0, 1.0], [1.0, 0.0]]
+    for matrix in (diagonal, dense + dense.T, nearly, swapped):
+        values, vectors = eigh(matrix)
+        assert np.all(np.diff(values) >= 0.0)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(d), atol=1e-12)
+        np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, atol=1e-12)
 
 
 def symmetric_noise(rng, d, noise):

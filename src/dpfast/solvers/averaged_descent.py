@@ -454,14 +454,14 @@ class Coordinates:
     def stands_out(self) -> bool:
         """Whether X'X is above its noise."""
         features = len(self.whitening)
-        largest = float(linalg.eigvalsh(self.xx[:features, :features])[-1])
-        return 0.0 < _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features) < largest
+        edge = _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features)
+        return 0.0 < edge < float(linalg.eigvalsh(self.xx[:features, :features])[-1])
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
         """Columns of rows whose own unit noise hides."""
         xx = without_constant(self.xx, has_constant=self.constant)
-        squares = np.einsum("ij,jk,ik->i", self.back, xx, self.back)
+        squares = np.sum((self.back @ xx) * self.back, axis=1)
         return hidden_columns(squares, math.sqrt(2.0) * self.noise * np.sum(self.back**2, axis=1))
 
     def usual_length(self) -> float:
@@ -762,7 +762,7 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: f
     half = vectors * factors
     kept = symmetric(half @ (variances[:, None] * half.T))
     # A ridge p removes p/(g + p) of a direction, g the value of X'X there.
-    sizes = np.einsum("ij,ik,kj->j", vectors, xx, vectors)
+    sizes = np.add.reduce(vectors * (xx @ vectors), axis=0)
     ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
     return Shrunk(half @ turned, kept, ridge)
 

@@ -207,7 +207,7 @@ def corrected(
     for outcome, own in enumerate(found.theta.T):
         basis = _basis(own, (few.deviation[outcome][:, None] * few.directions).T, constant=constant)
         means, of_few = few.seen_and_sought(outcome, basis)
-        bias, variances = basis.T @ seen[:, outcome], np.einsum("ij,ik,kj->j", basis, noise, basis)
+        bias, variances = basis.T @ seen[:, outcome], np.sum(basis * (noise @ basis), axis=0)
         measured = bias**2 / np.maximum(variances, _TINY)
         along = _ALONG * _LARGEST_SIGNAL * of_tail.growth
         if constant:

@@ -262,7 +262,7 @@ class _Directions:
         white = vectors.T / np.sqrt(np.maximum(values, least))[:, None]
         left, gains, right = linalg.svd(white @ xx)
         whitened = left.T @ white
-        return cls(gains, right.T, whitened, np.einsum("ij,jk,ik->i", right, inverse, right), least_signal)
+        return cls(gains, right.T, whitened, np.sum((right @ inverse) * right, axis=1), least_signal)
 
     def law(
         self,

@@ -237,7 +237,7 @@ def automatic_ridge(reduced: ReducedMoments, shrinkage: Shrinkage | None = None)
     eigenvalues, vectors = reduced.spectrum
     rotated = vectors.T @ xy
     squares = np.einsum("ij,ij->i", rotated, rotated)
-    products = squares if shrinkage is None else np.einsum("ji,jk,ki->i", vectors, shrinkage.overlap, vectors)
+    products = squares if shrinkage is None else np.sum(vectors * (shrinkage.overlap @ vectors), axis=0)
     return _least_risk_penalty(eigenvalues, squares, products, factors, noise)
 
 
@@ -476,8 +476,14 @@ def _coefficient_std(
 def eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the eigenvalues and eigenvectors of a symmetric matrix.
 
-    As `scipy.linalg.eigh`, to the bit, which takes more than twice as long for small ones.
+    As `scipy.linalg.eigh`, to the bit, which takes more than twice as long for small ones; of large ones, those that
+    are diagonal already are only sorted.
     """
+    if len(matrix) >= _LARGE:
+        diagonal = np.diag(matrix)
+        if np.count_nonzero(matrix) == np.count_nonzero(diagonal):
+            order = np.argsort(diagonal, kind="stable")
+            return diagonal[order], np.eye(len(matrix))[:, order]
     lwork, liwork = _room_for_eigh(len(matrix))
     values, vectors, _, _, info = lapack.dsyevr(np.asarray_chkfinite(matrix), lower=1, lwork=lwork, liwork=liwork)
     if info != 0:
@@ -494,6 +500,8 @@ def _room_for_eigh(size: int) -> tuple[int, int]:
 # Floor in units of the edge of the noise's spectrum: of {0.35, 0.7, 1, 1.4, 2, 3} the best or nearly so over the
 # paper's panels of 1,000 and 10,000 donors and three-factor panels of 300 to 100,000.
 _FLOOR_OF_EDGE = math.sqrt(2.0)
+# Rows from which on it is worth looking whether a matrix is diagonal: eigenvalues take a fifth of a millisecond.
+_LARGE = 32
 # 99th percentile of the Tracy-Widom law of real symmetric matrices.
 _TRACY_WIDOM_99 = 2.0233
 # Rounding error of a zero eigenvalue, relative to the largest.
