@@ -68,6 +68,32 @@ class ResidualSteps:
         return 1.0 / fastest_ratio(steps, moments, 5)
 
 
+class KeptProducts:
+    """Passes of one whitening over wide rows: the third on, which finds products, against one that makes them."""
+
+    params = ([50, 100, 400],)
+    param_names = ("columns",)
+
+    def setup(self, d):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(ENTRIES // d // 4, d))
+        self.table = io.open_table(X, X @ rng.normal(size=(d, 1)))
+        factor = np.linalg.inv(np.linalg.cholesky(np.eye(d) + 0.1))
+        bounds = RowMap(bound=1.5 * math.sqrt(d)), RowMap(bound=BOUND_Y)
+        self.step, self.kept = ResidualStep(np.zeros((d, 1)), *bounds, factor), []
+        for _ in range(3):
+            self._sum(self.kept)
+
+    def _sum(self, kept=None):
+        residual_sums(self.table, self.step, 1.0, n_threads=1, kept=kept)
+
+    def time_kept(self, d):
+        self._sum(self.kept)
+
+    def track_ratio_kept_to_new(self, d):
+        return fastest_ratio(lambda: self._sum(self.kept), self._sum, 7)
+
+
 class LinkedSteps:
     """Slopes of logistic and cross-entropy losses against residuals."""
 

@@ -28,7 +28,7 @@ from dpfast.statistics.residuals import (
 )
 from dpfast.statistics.rows import RowMap, centred
 
-D, OUTCOMES = 5, 2
+D, OUTCOMES, WIDE = 5, 2, 50
 LOW, HIGH = -np.ones(D), np.arange(1.0, D + 1.0)
 
 
@@ -129,6 +129,73 @@ def test_what_is_kept_sums_for_the_next_step_as_if_it_were_new(whitened, max_row
     other = step_of(rng, whitened=not whitened)
     assert residual_sums(table, other, 1.0, kept=kept, **people) == residual_sums(table, other, 1.0, **people)
     assert kept[0] is not seen[0]
+
+
+def wide_step(rng, link="identity", longest=math.inf, columns=WIDE):
+    whitening = np.tril(rng.normal(size=(columns, columns)))
+    bend = {"huber": (1.0, 0.5), "quantile": (0.3, 0.5), "poisson": (2.0, 0.1)}.get(link, (1.0, 1.0))
+    row_map = centred(-np.ones(columns), np.ones(columns), 3.0)[0]
+    theta = rng.normal(size=(columns, OUTCOMES)) / 4.0
+    return ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, link=link, longest=longest, bend=bend)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_products_that_are_kept_of_wide_rows_give_the_same_bits(n_threads, dtype):
+    rng = np.random.default_rng(31)
+    for link, longest, n_rows in (
+        ("identity", math.inf, 3_001),
+        ("identity", 6.0, 700),
+        ("huber", 6.0, 65),
+        ("logistic", 9.0, 64),
+        ("softmax", 5.0, 63),
+        ("quantile", math.inf, 1),
+        ("poisson", 6.0, 2_000),
+    ):
+        first, kept = wide_step(rng, link, longest), []
+        x = rng.normal(size=(n_rows, WIDE)).astype(dtype)
+        x[::5] = 0.0
+        table = io.open_table(
+            x, np.abs(outcomes_of(rng, link, n_rows)) if link == "poisson" else outcomes_of(rng, link, n_rows)
+        )
+        for turn, clip in enumerate((2.0, 0.5, 30.0, 2.0)):
+            step = first.at(first.theta * (1.0 + turn), 0.0 if turn < 3 else 0.25)
+            found = residual_sums(table, step, clip, kept=kept, n_threads=n_threads)
+            assert found == residual_sums(table, step, clip, n_threads=n_threads), (link, turn)
+        (part,) = kept
+        assert part._products.table is table
+        assert part._products.n_rows.sum() == n_rows
+        # Another table, and rows of several a person, know nothing of these.
+        other = io.open_table(rng.normal(size=(n_rows, WIDE)), table.arrays[1])
+        again = residual_sums(other, step, 1.0, kept=kept, n_threads=n_threads)
+        assert again == residual_sums(other, step, 1.0, n_threads=n_threads)
+
+
+def test_no_more_is_kept_than_there_is_memory_for(monkeypatch):
+    monkeypatch.setattr("dpfast.statistics.residuals._BYTES_KEPT", 100_000)
+    rng = np.random.default_rng(32)
+    step, kept, table = wide_step(rng), [], io.open_table(rng.normal(size=(1_000, WIDE)), rng.normal(size=(1_000, 2)))
+    for _ in range(3):
+        assert residual_sums(table, step, 1.0, kept=kept) == residual_sums(table, step, 1.0)
+    of_table = kept[0]._products
+    assert sum(array.nbytes for array in of_table[1:]) <= 100_100
+    assert 0 < of_table.n_rows.sum() < 1_000
+    narrow, kept = step_of(rng), []
+    for _ in range(3):
+        residual_sums(io.open_table(*table_of(rng)), narrow, 1.0, kept=kept)
+    assert kept[0]._products is None
+
+
+def test_a_row_that_changes_between_passes_stays_within_its_bound():
+    rng = np.random.default_rng(33)
+    for longest in (math.inf, 6.0):
+        step, kept = wide_step(rng, longest=longest), []
+        x, y = 1e-3 * rng.normal(size=(1, WIDE)), rng.normal(size=(1, 2))
+        table = io.open_table(x, y)
+        for _ in range(20):
+            total = residual_sums(table, step, 0.7, kept=kept).products.to_float64()
+            assert np.linalg.norm(total) <= residual_bound(0.7, step)
+            x[:], y[:] = rng.normal(size=x.shape) * 10.0 ** rng.uniform(-3.0, 3.0), 5.0 * rng.normal(size=y.shape)
 
 
 def test_nothing_is_kept_of_a_sum_that_fails_or_that_has_squares():

@@ -19,6 +19,9 @@
  * Of rows with codes, W x and theta'x are sums of rows of public tables, one a number and a category: products of
  * doubles and sums in one order too, from the row alone, though not the order of its columns. Nothing after that knows.
  *
+ * Where rows stay as they are, p and its norms do, from pass to pass: p in units, of 23 bits, is kept in single precision,
+ * exactly. Another pass then reads rows for their residuals alone, and finds the same integers.
+ *
  * Sums of products of integers are kept in eight lanes of doubles, and moved to 64-bit totals before one can pass 2^53:
  * exact in any order, with or without fused multiply-add.
  *
@@ -80,6 +83,10 @@ typedef struct {
     int64_t *person;             /* and in units */
     double *looked_up;           /* block_rows by the stride of rows with codes */
     double *lanes;               /* n_products by n_outcomes by eight: sums in units that wait for their totals */
+    double *lightened;           /* by what a row was multiplied to be no longer than `longest`: one a row */
+    float *kept;                 /* p in units, laid out as p, that passes of one whitening share; NULL if none do */
+    double *kept_sizes;          /* and their squared_p, squared_p_units and lightened */
+    int is_kept;                 /* whether an earlier pass has left them there */
 } dpfast_residual_scratch;
 
 #define ROUND_TO_INTEGER 6755399441055744.0 /* 1.5 * 2^52: as in gram.c */
@@ -136,13 +143,16 @@ static void shorten(const dpfast_residual_step *step, ptrdiff_t row, const dpfas
 /* Let a row, and residuals that are as long as outcomes, count for less. */
 static void lighten(const dpfast_residual_step *step, ptrdiff_t row, const dpfast_residual_scratch *scratch)
 {
-    double factor = step->longest / sqrt(scratch->squared_p[row]), squared_p = 0.0, squared_r = 0.0;
-    for (ptrdiff_t i = 0; i < step->n_products; i++) {
-        double *entry = scratch->p + i * scratch->block_rows + row;
-        *entry *= factor;
-        squared_p += *entry * *entry;
+    double factor = scratch->lightened[row], squared_p = 0.0, squared_r = 0.0;
+    if (!scratch->is_kept) {
+        factor = scratch->lightened[row] = step->longest / sqrt(scratch->squared_p[row]);
+        for (ptrdiff_t i = 0; i < step->n_products; i++) {
+            double *entry = scratch->p + i * scratch->block_rows + row;
+            *entry *= factor;
+            squared_p += *entry * *entry;
+        }
+        scratch->squared_p[row] = squared_p;
     }
-    scratch->squared_p[row] = squared_p;
     if (step->link == DPFAST_HUBER || step->link == DPFAST_QUANTILE || step->link == DPFAST_POISSON)
         return;
     for (ptrdiff_t m = 0; m < step->n_outcomes; m++) {
@@ -180,7 +190,9 @@ static void lighten_rows(const dpfast_residual_step *step, ptrdiff_t n_rows, con
 {
     double squared_longest = step->longest * step->longest;
     for (ptrdiff_t row = 0; row < n_rows; row++) {
-        if (DPFAST_UNLIKELY(scratch->squared_p[row] > squared_longest))
+        if (!scratch->is_kept)
+            scratch->lightened[row] = 1.0;
+        if (DPFAST_UNLIKELY(scratch->is_kept ? scratch->lightened[row] != 1.0 : scratch->squared_p[row] > squared_longest))
             lighten(step, row, scratch);
         if (step->beyond > 0.0)
             leave_excess(step, row, scratch);
@@ -226,6 +238,17 @@ static void dpfast_residual_round(int level, const dpfast_residual_step *step, p
                                   const dpfast_residual_scratch *scratch)
 {
     CALL(round_rows, level, step, n_rows, scratch);
+}
+
+/* Leave products of rounded rows for later passes. */
+static void dpfast_residual_keep(const dpfast_residual_step *step, const dpfast_residual_scratch *scratch)
+{
+    size_t rows = (size_t)scratch->block_rows;
+    for (size_t i = 0; i < (size_t)step->n_products * rows; i++)
+        scratch->kept[i] = (float)scratch->p[i];
+    memcpy(scratch->kept_sizes, scratch->squared_p, rows * sizeof(double));
+    memcpy(scratch->kept_sizes + rows, scratch->squared_p_units, rows * sizeof(double));
+    memcpy(scratch->kept_sizes + 2 * rows, scratch->lightened, rows * sizeof(double));
 }
 
 /* Add products of rounded rows to `lanes`; sums of lanes stay exact while fewer than 2^53 over the norm of a product. */

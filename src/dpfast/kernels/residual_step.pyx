@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from libc.math cimport ldexp
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from dpfast.kernels._c cimport dpfast_coded_map, dpfast_coded_scratch, dpfast_map_scratch, dpfast_row_map
 
@@ -82,6 +82,10 @@ cdef extern from "residual_step.c":
         int64_t* person
         double* looked_up
         double* lanes
+        double* lightened
+        float* kept
+        double* kept_sizes
+        int is_kept
 
     int dpfast_residual_rows(
         int level, const dpfast_residual_step* step, const dpfast_table* x, const dpfast_table* y, Py_ssize_t start,
@@ -92,6 +96,7 @@ cdef extern from "residual_step.c":
         Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_round(
         int level, const dpfast_residual_step* step, Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
+    void dpfast_residual_keep(const dpfast_residual_step* step, const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_add(
         int level, const dpfast_residual_step* step, Py_ssize_t n_rows, const dpfast_residual_scratch* scratch) nogil
     void dpfast_residual_flush(
@@ -174,6 +179,11 @@ cdef class ResidualRows:
     cdef double* free
     cdef Py_ssize_t n_free
     cdef CodedMapKernel coded
+    cdef object kept_products
+    cdef float* kept
+    cdef double* kept_sizes
+    cdef uint8_t* kept_rows
+    cdef Py_ssize_t n_kept, kept_block
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
                  link="identity", longest=math.inf, bend=(1.0, 1.0), beyond=0.0, *, int level=-1):
@@ -234,6 +244,7 @@ cdef class ResidualRows:
         self.scratch.r, self.scratch.rounded = self._doubles(rows * outcomes), self._doubles(rows * outcomes)
         self.scratch.squared_p, self.scratch.squared_r = self._doubles(rows), self._doubles(rows)
         self.scratch.multipliers, self.scratch.squared_p_units = self._doubles(rows), self._doubles(rows)
+        self.scratch.lightened = self._doubles(rows)
 
     cdef _allocate_map(self, dpfast_map_scratch* scratch, RowMapKernel row_map):
         scratch.block_rows = self.block_rows
@@ -260,13 +271,25 @@ cdef class ResidualRows:
         with nogil:
             while start < stop and status == 0:
                 n_rows = min(self.block_rows, stop - start)
+                self._begin_block(start, n_rows, rows is None)
                 status = dpfast_residual_rows(
                     self.level, &self.step, &x_table, &y_table, start, n_rows, &self.scratch)
                 if status == 0:
                     self._add_rows(n_rows)
                 start += n_rows
+            self._begin_block(0, 0, False)
             self._finish()
         return status
+
+    cdef void _begin_block(self, Py_ssize_t start, Py_ssize_t n_rows, bint is_in_order) noexcept nogil:
+        """Find what is kept of so many rows, which are a whole block or the last, or the place to keep it."""
+        cdef Py_ssize_t block = start // self.block_rows
+        self.scratch.kept, self.scratch.is_kept = NULL, False
+        if is_in_order and block < self.n_kept and start == block * self.block_rows:
+            self.kept_block = block
+            self.scratch.kept = self.kept + block * self.step.n_products * self.block_rows
+            self.scratch.kept_sizes = self.kept_sizes + block * 3 * self.block_rows
+            self.scratch.is_kept = self.kept_rows[block] == n_rows
 
     def begin_coded(self, CodedMapKernel coded not None):
         """Take rows with codes too, whose map has the basis theta, rounded up to eight columns, and the whitening."""
@@ -429,6 +452,29 @@ cdef class ResidualSums(ResidualRows):
         self._take_theta(beyond)
         self._take_limits(units, row_limits, person_limits, 1)
 
+    def keep(self, float[:, ::1] products, double[:, ::1] sizes, uint8_t[::1] n_rows):
+        """Share products of blocks of a table's rows with other passes, and threads, of the same maps and whitening.
+
+        Parameters
+        ----------
+        products : ndarray (n_blocks, n_products * block_rows)
+            Room for those of the first blocks.
+        sizes : ndarray (n_blocks, 3 * block_rows)
+            Room for norms.
+        n_rows : ndarray (n_blocks,)
+            How many rows of a block are there: 0 before the first pass.
+        """
+        if self.step.whitening == NULL:
+            raise ValueError("rows without whitening are their own products")
+        shapes = (products.shape[1], sizes.shape[0], sizes.shape[1], n_rows.shape[0])
+        n_blocks = products.shape[0]
+        if n_blocks < 1 or shapes != (
+                self.step.n_products * self.block_rows, n_blocks, 3 * self.block_rows, n_blocks):
+            raise ValueError("products, sizes and n_rows must be of blocks of the shape of these")
+        self.kept_products = products, sizes, n_rows
+        self.kept, self.kept_sizes, self.kept_rows = &products[0, 0], &sizes[0, 0], &n_rows[0]
+        self.n_kept = n_blocks
+
     cdef _take_limits(self, units, row_limits, person_limits, longest):
         self.step.unit_p, self.step.unit_r = units
         self.squared_clip = (row_limits[0] / units[1]) ** 2
@@ -474,6 +520,9 @@ cdef class ResidualSums(ResidualRows):
                 dpfast_residual_squares(&self.step, row, row + 1, &self.scratch)
                 dpfast_residual_hold_squares(&self.step, &self.scratch, &self.squares[0])
         dpfast_residual_round(self.level, &self.step, n_rows, &self.scratch)
+        if self.scratch.kept != NULL and not self.scratch.is_kept:
+            dpfast_residual_keep(&self.step, &self.scratch)
+            self.kept_rows[self.kept_block] = n_rows
         self._add_rounded(n_rows)
 
     cdef void _add_packed(self, const int64_t* offsets, Py_ssize_t n_people) noexcept nogil:

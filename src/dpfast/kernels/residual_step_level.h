@@ -172,9 +172,22 @@ static DPFAST_INLINE TARGET void LEVEL(complete_rows)(const dpfast_residual_step
     LEVEL(turn)(scratch->y_rows, step->n_outcomes, n_padded, scratch->rounded, block_rows);
     LEVEL(take_residuals)(step, scratch->rounded, scratch->r, block_rows, n_padded);
     for (ptrdiff_t r = 0; r < n_padded; r += WIDTH) {
-        AT(scratch->squared_p + r) = LEVEL(squared_norms)(scratch->p + r, step->n_products, block_rows);
+        if (!scratch->is_kept)
+            AT(scratch->squared_p + r) = LEVEL(squared_norms)(scratch->p + r, step->n_products, block_rows);
         AT(scratch->squared_r + r) = LEVEL(squared_norms)(scratch->r + r, step->n_outcomes, block_rows);
     }
+}
+
+/* Take the products, in units, and norms of an earlier pass. */
+static DPFAST_INLINE TARGET void LEVEL(take_kept)(const dpfast_residual_step *step,
+                                                  const dpfast_residual_scratch *scratch)
+{
+    size_t rows = (size_t)scratch->block_rows;
+    for (size_t i = 0; i < (size_t)step->n_products * rows; i++)
+        scratch->p[i] = (double)scratch->kept[i];
+    memcpy(scratch->squared_p, scratch->kept_sizes, rows * sizeof(double));
+    memcpy(scratch->squared_p_units, scratch->kept_sizes + rows, rows * sizeof(double));
+    memcpy(scratch->lightened, scratch->kept_sizes + 2 * rows, rows * sizeof(double));
 }
 
 static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdiff_t n_rows,
@@ -187,7 +200,9 @@ static TARGET void LEVEL(take_products)(const dpfast_residual_step *step, ptrdif
             scratch->x[d * block_rows + r] = r < n_rows;
     LEVEL(weigh)(step->theta, step->theta_ends, step->n_outcomes, step->n_columns, scratch->x, block_rows, n_padded,
                  scratch->r);
-    if (step->whitening)
+    if (scratch->is_kept)
+        LEVEL(take_kept)(step, scratch);
+    else if (step->whitening)
         LEVEL(weigh)(step->whitening, step->ends, step->n_products, step->n_columns, scratch->x, block_rows, n_padded,
                      scratch->p);
     LEVEL(complete_rows)(step, n_padded, scratch);
@@ -237,7 +252,7 @@ static TARGET void LEVEL(round_rows)(const dpfast_residual_step *step, ptrdiff_t
                 multipliers[lane] = onto_clip < free[lane] ? onto_clip : free[lane];
             }
         VECTOR squared_p_units = ALL(0.0), squared_r_units = ALL(0.0), multiplier = AT(multipliers);
-        for (ptrdiff_t i = 0; i < step->n_products; i++) {
+        for (ptrdiff_t i = 0; i < (scratch->is_kept ? 0 : step->n_products); i++) {
             VECTOR units = LEVEL(to_units)(AT(scratch->p + i * block_rows + r), scale);
             AT(scratch->p + i * block_rows + r) = units;
             squared_p_units += units * units;
@@ -247,7 +262,8 @@ static TARGET void LEVEL(round_rows)(const dpfast_residual_step *step, ptrdiff_t
             AT(scratch->rounded + m * block_rows + r) = units;
             squared_r_units += units * units;
         }
-        AT(scratch->squared_p_units + r) = squared_p_units;
+        if (!scratch->is_kept)
+            AT(scratch->squared_p_units + r) = squared_p_units;
         AT(scratch->squared_r + r) = squared_r_units;
         for (ptrdiff_t row = r; row < r + WIDTH; row++)
             if (DPFAST_UNLIKELY(!is_within(scratch->squared_p_units[row], scratch->squared_r[row], bound)))

@@ -120,7 +120,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are none if `delta` is
         0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no steps. There are
         none either if the table is an iterator, which cannot be read again. Rows of people who own several are held in
-        memory for the steps, also those of files and `Columns`.
+        memory for the steps, also those of files and `Columns`. Of arrays with 48 columns or more, steps keep up to
+        256 MB.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         The choice "gaussian" releases X'X once for all outcomes. The choice "projection" further moves the noisy X'Y to
         the nearest matrix of rows within `bound_x` with the public labels Y. This lowers the error if outcomes are

@@ -32,6 +32,7 @@ from functools import cached_property, partial, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import io
@@ -63,6 +64,8 @@ _PRODUCTS_PER_RANGE = 100_000_000  # some 60 ms of one core: how long an interru
 _PRODUCTS_PER_THREAD = 2_000_000  # below this, starting a thread costs more than it brings
 _SHORTEST_RANGE, _LONGEST_RANGE = 64, 8_192
 _LONGEST_CODED_RANGE, _PRODUCTS_OF_CODES = 65_536, 64
+#: Products are kept from pass to pass where there are so many a row, in this much memory at most.
+_FEWEST_KEPT, _BYTES_KEPT = 48, 1 << 28
 
 
 Link: TypeAlias = Literal["identity", "logistic", "softmax", "huber", "quantile", "poisson"]
@@ -307,7 +310,9 @@ def residual_sums(
     if bound_squares is not None:
         checked_bound(bound_squares, "bound_squares")
     parts: list[ThreadSums] = []
+    products: KeptProducts | None = None
     if kept and bound_squares is None and (part := kept.pop()).again(step, held):
+        products = None if whose is not None else part.keep_for(table)
         if whose is None and part.whole is not None and part.whole[0] is table:
             _, x, y = part.whole
             if (status := part.kernel.add(x, y, None, 0, len(x))) != residual_step.ADDED:
@@ -317,7 +322,7 @@ def residual_sums(
             return found
         parts.append(part)
     of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
-    new_part = partial(ThreadSums, step, held, bound_squares)
+    new_part = partial(ThreadSums, step, held, bound_squares, products=products)
     found = _over_people(table, step, whose, max_rows, parts, new_part, of_part, _add_sums, n_threads)
     if kept is not None and bound_squares is None:
         kept.extend(parts[:1])
@@ -401,13 +406,30 @@ class ThreadRows(ABC):
         return self._step._maps[1]
 
 
+class KeptProducts(NamedTuple):
+    """Rows' products, in units, that passes over a table in memory share; see the kernel's `keep`."""
+
+    table: io.Table
+    products: NDArray[np.float32]
+    sizes: FloatArray
+    n_rows: NDArray[np.uint8]
+
+
 class ThreadSums(ThreadRows):
     """The sums of one thread."""
 
     kernel: residual_step.ResidualSums
     coded: coded_step.CodedSums | None = None
+    _products: KeptProducts | None = None
 
-    def __init__(self, step: ResidualStep, held: Clip, bound_squares: float | None = None, level: int = -1) -> None:
+    def __init__(
+        self,
+        step: ResidualStep,
+        held: Clip,
+        bound_squares: float | None = None,
+        level: int = -1,
+        products: KeptProducts | None = None,
+    ) -> None:
         self._step, self._held = step, held
         self._sums: ResidualSums | None = None
         self._unit_of_squares: int | None = None
@@ -425,6 +447,25 @@ class ThreadSums(ThreadRows):
             squares_limits=limits,
             level=level,
         )
+        if products is not None:
+            self.kernel.keep(*products[1:])
+
+    def keep_for(self, table: io.Table) -> KeptProducts | None:
+        """Keep products of the table's rows for later passes, if that saves time, or go on with those that are kept."""
+        step, arrays = self._step, table.arrays
+        if step.whitening is None or step.shape[0] < _FEWEST_KEPT:  # most are told by this
+            return None
+        if self._products is None or self._products.table is not table:
+            if arrays is None or arrays[1] is None or not is_readable(arrays[0], arrays[1]):
+                return None
+            products, block = step.shape[0], self.kernel.block_rows
+            n_blocks = min(-(-len(arrays[0]) // block), _BYTES_KEPT // (block * (4 * products + 24)))
+            if n_blocks == 0:
+                return None
+            room = np.empty((n_blocks, products * block), np.float32), np.empty((n_blocks, 3 * block))
+            self._products = KeptProducts(table, *room, np.zeros(n_blocks, np.uint8))
+            self.kernel.keep(*self._products[1:])
+        return self._products
 
     def again(self, step: ResidualStep, held: Clip) -> bool:
         """Begin anew with other coefficients and another clip; False if more than these differs."""
@@ -583,7 +624,10 @@ def _add_ranges(
             parts.append(new_part())
         if n_workers > 1:
             longest = min(longest, max(_SHORTEST_RANGE, n_rows // (8 * n_workers)))
-        statuses = _in_threads(parts[:n_workers], RowRanges(n_rows, longest), add)
+        # Whole blocks: passes find again what others have kept of them.
+        statuses = _in_threads(
+            parts[:n_workers], RowRanges(n_rows, longest - longest % parts[0].kernel.block_rows), add
+        )
     _check_added(statuses)
     return in_one_go
 
