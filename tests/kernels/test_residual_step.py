@@ -215,6 +215,51 @@ def test_integers_are_held_to_their_bounds_whatever_floating_point_says():
             assert sum(int(entry) ** 2 for entry in person.take()[0].flat) <= 1 << 80
 
 
+def room_of(kernel, n_blocks=1):
+    rows = kernel.block_rows
+    shapes = (n_blocks, kernel.shape[0] * rows), (n_blocks, 3 * rows)
+    return np.empty(shapes[0], np.float32), np.empty(shapes[1]), np.zeros(n_blocks, np.uint8)
+
+
+def test_integers_of_products_that_are_kept_are_held_to_their_bound_whatever_floating_point_says():
+    rng = np.random.default_rng(2)
+    step = step_of(rng, 5, 2, whitened=True, constant=False)
+    x, y = rows_of(rng, 40, 5, 2)
+    for i in range(0, 40, 3):
+        kernel = kernel_of(step, row_limits=(2.0**43, 1 << 80))
+        products, sizes, n_rows = room_of(kernel)
+        kernel.keep(products, sizes, n_rows)
+        for _ in range(3):
+            assert kernel.add(x[i : i + 1], y[i : i + 1], None, 0, 1) == 0
+            assert n_rows == [1]
+            assert 0 < sum(int(entry) ** 2 for entry in kernel.take()[0].flat) <= 1 << 80
+        # Half of a block more is read anew, and so is what does not begin with a block.
+        assert kernel.add(x[i:], y[i:], None, 0, len(x) - i) == 0
+        assert n_rows == [len(x) - i]
+        again = kernel.take()[0]
+        fresh = kernel_of(step, row_limits=(2.0**43, 1 << 80))
+        assert fresh.add(x[i:], y[i:], None, 0, len(x) - i) == 0
+        np.testing.assert_array_equal(again, fresh.take()[0])
+
+
+def test_room_for_products_is_that_of_the_blocks_or_is_refused():
+    rng = np.random.default_rng(3)
+    kernel = kernel_of(step_of(rng, 5, 2, whitened=True, constant=False))
+    products, sizes, n_rows = room_of(kernel, 2)
+    for wrong in (
+        (products[:1], sizes, n_rows),
+        (products, sizes[:, 1:].copy(), n_rows),
+        (products, sizes, n_rows[:1]),
+        (products[:0], sizes[:0], n_rows[:0]),
+        (products[:, 1:].copy(), sizes, n_rows),
+    ):
+        with pytest.raises(ValueError, match="shape of these"):
+            kernel.keep(*wrong)
+    plain = kernel_of(step_of(rng, 5, 2, whitened=False, constant=False))
+    with pytest.raises(ValueError, match="their own products"):
+        plain.keep(*room_of(plain))
+
+
 def test_what_is_taken_is_of_the_rows_since_the_last_time():
     rng = np.random.default_rng(4)
     step = step_of(rng, 5, 2, whitened=True, constant=False)
