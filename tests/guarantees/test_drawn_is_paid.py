@@ -113,8 +113,11 @@ class Faults:
         # Before that a selection tries its candidates on a table of nobody.
         self.n_draws += any(one.drawn for one in self._books.reservations)
         if self.n_draws == self._at:
-            raise self._error(SECRET)
+            self.fail()
         return bits
+
+    def fail(self):
+        raise self._error(SECRET)
 
 
 @cache
@@ -208,6 +211,24 @@ def test_what_fails_before_any_draw_is_given_back_and_told(name, monkeypatch):
     assert books.costs == ()
     assert books.reservations == ()
     assert books.remaining == books.budget
+
+
+@pytest.mark.parametrize("name", [*SOME, *OTHERS])
+def test_the_error_that_ends_iterators_ends_no_fit(name):
+    # What counts rows, or a function of the caller's, may raise it.
+    for k in (0, 1):
+        act, books = EVERY[name]()
+        with pytest.MonkeyPatch.context() as patch:
+            faults = Faults(patch, books, k, StopIteration)
+            if k == 0:
+                patch.setattr("dpfast.ledger.ledger.Reservation.draw", lambda _, fail=faults.fail: fail())
+            with pytest.raises((StopIteration, PaidFailure)) as failure:
+                act()
+        if k == 0:
+            assert type(failure.value) is StopIteration
+            assert books.costs == books.reservations == ()
+        else:
+            assert_paid_and_not_told(failure.value, books, name)
 
 
 @pytest.mark.parametrize("name", [*FITS, *OTHERS])

@@ -268,13 +268,15 @@ def within(stages: Stages[Found], changed: Callable[[Query], Query]) -> Stages[F
 
 def answered(stages: Generator[Query, Release, Told], answer: Callable[[Query], Release]) -> Told:
     """Answer every query, and return what stages do: the function that computes the solution."""
-    try:
-        query = next(stages)
-        while True:
-            query = stages.send(answer(query))
-    except StopIteration as last:
-        told: Told = last.value
-        return told
+    released: Any = None  # begins
+    while True:
+        try:
+            query = stages.send(released)
+        except StopIteration as last:
+            told: Told = last.value
+            return told
+        # Not within the block: an answer that raises StopIteration ends no stages.
+        released = answer(query)
 
 
 def given(statistic: Any) -> Any:
