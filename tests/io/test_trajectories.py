@@ -380,6 +380,20 @@ def test_minari_episodes():
     assert found.states.tolist() == [0, 1]
 
 
+class Step(tuple):
+    """A step that raises what ends iterators, as `next` does where a caller's function finds nothing."""
+
+    __slots__ = ()
+
+    def __getitem__(self, place):
+        raise StopIteration
+
+
+def test_the_error_that_ends_iterators_drops_no_trajectory():
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        Trajectories.from_episodes([[(0, 0.5)], [Step((1, 1.0))], [(1, 0.25)]], n_states=2)
+
+
 @pytest.mark.filterwarnings("ignore:.*(set to|is) None:UserWarning")
 def test_minari_itself(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")

@@ -399,7 +399,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             raise TypeError("epsilon must be finite for a table in parts: without noise rows are fitted in memory")
         common = {"privacy_spent_": privacy, "_n_public": None} | dict(columns or {})
         with reserve(self, privacy, unit, self._mu(privacy)) as reservation, io.one_table(), io.naming_columns(*data):
-            data = tuple(map(io.read_now, data))
+            data = tuple(io.read_now(one) for one in data)
             if opened is not None:
                 data = opened(*data)
             if math.isinf(privacy.epsilon):

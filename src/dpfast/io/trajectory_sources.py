@@ -110,7 +110,7 @@ def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEnc
             rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
         return _integers(values) if encoder is None else encoder.codes(values).tolist(), rewards
 
-    return _flagged(_flat(map(read, episodes)), cut)
+    return _flagged(_flat(read(one) for one in episodes), cut)
 
 
 def check_no_table(episodes: object) -> None:
@@ -348,7 +348,7 @@ def from_gymnasium(
         cut.append(not terminated)
         return states, rewards
 
-    return _flat(map(roll_out, range(n_trajectories)))._replace(truncated=np.array(cut))
+    return _flat(roll_out(one) for one in range(n_trajectories))._replace(truncated=np.array(cut))
 
 
 def minari_episodes(given: Any) -> tuple[Iterable[Any], Any]:
@@ -376,9 +376,9 @@ def from_minari(episodes: Iterable[Any], encode: Encode) -> Flat:
             raise TypeError(f"dataset must hold Minari's episodes, got a {type(episode).__name__}")
         rewards = _rewards(episode)
         cut.append(_is_truncated(episode))
-        return map(encode, _first(episode.observations, len(rewards))), rewards
+        return (encode(one) for one in _first(episode.observations, len(rewards))), rewards
 
-    return _flagged(_flat(map(read, episodes)), cut)
+    return _flagged(_flat(read(one) for one in episodes), cut)
 
 
 def _flagged(flat: Flat, cut: list[bool | None]) -> Flat:
