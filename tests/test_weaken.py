@@ -83,6 +83,9 @@ def test_a_mutant_asks_the_tests_of_its_function_its_own_file_first(monkeypatch)
     assert len(weaken.tests_of(by_name["m.py:<module>:number:1"], record)) == 4
     monkeypatch.setattr(weaken, "PATIENCE", 5.0)
     assert weaken.tests_of(of_scale, record) == ["test_m.py::test_scale", "x/test_x.py::test_quick"]
+    # However long they take: a number may be seen there alone.
+    record["m.py:scale"] += [(9.0, f"{weaken.RECORD}::test[60]"), (8.0, "y/test_y.py::test_slow")]
+    assert weaken.tests_of(of_scale, record)[2:] == [f"{weaken.RECORD}::test[60]"]
 
 
 def test_every_survivor_has_a_reason_and_every_text_is_found():

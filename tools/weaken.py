@@ -67,8 +67,9 @@ UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py k
 PRELOADED = ("pytest", "hypothesis", "numpy", "scipy.stats", "scipy.optimize", "sklearn.base", "pandas", "pyarrow")
 PRELOADED += ("mpmath", "threadpoolctl", "dask.array", "dask.dataframe", "cryptography.hazmat.primitives.ciphers.aead")
 
-# Seconds of tests for a mutant.
+# Seconds of tests for a mutant, beside those of what every fit calibrates, releases and tells.
 PATIENCE = 20.0
+RECORD = "guarantees/test_numbers_on_record.py"
 
 _EDGES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _OPPOSITES = {ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
@@ -539,7 +540,7 @@ def tests_of(mutant: Mutant, record: dict) -> list[str]:
     chosen, files, total = [], set(), 0.0
     for seconds, nodeid in sorted(set(found), key=lambda test: (not _is_own(test[1], mutant.file), test)):
         file = nodeid.partition("::")[0]
-        cost = seconds + (0.3 if file not in files else 0.01)
+        cost = 0.0 if file == RECORD else seconds + (0.3 if file not in files else 0.01)
         # Those of others have a part of the time too: what a file is for may be seen there alone.
         if not files or total + cost <= PATIENCE * (0.6 if _is_own(file, mutant.file) else 1.0):
             total += cost

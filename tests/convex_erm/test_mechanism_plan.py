@@ -115,6 +115,20 @@ def test_a_score_planned_for_people_with_several_rows_is_the_one_that_comes(loss
     assert many.expected_error < plan.expected_error < few.expected_error
 
 
+def test_a_plan_is_of_the_releases_that_a_fit_makes():
+    """Few people and many features get steps, many people a minimiser: the plan chooses as the fit does."""
+    for n, d, k in ((200, 2, None), (200, 30, None), (3_000, 60, None), (200, 2, 2)):
+        x = np.full((n * (k or 1), d), d**-0.5)
+        y = np.arange(len(x)) % 2
+        options = BUDGET | {"bound_x": 1.0, "classes": [0, 1], "probabilities": "link"}
+        plan = ObjectivePerturbationClassifier.plan(n, d, max_rows=k, **options)
+        people = {} if k is None else {"groups": np.repeat(np.arange(n), k), "max_rows": k}
+        releases = ObjectivePerturbationClassifier(random_state=0, **options).fit(x, y, **people).releases_
+        steps = sum(", step " in one.name for one in releases)
+        assert plan.notes.get("steps", 0) == steps
+        assert steps or dict(plan.scales) == dict(releases[0].scales)
+
+
 def test_a_plan_refuses_people_where_a_fit_does():
     options = BUDGET | SHORT
     with pytest.raises(ValueError, match="groups go with descent alone"):

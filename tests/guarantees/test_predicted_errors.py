@@ -58,9 +58,12 @@ def test_error_of_predictions_on_a_support():
     """Noise moves coefficients and convexity shrinks them; squared loss is as curved everywhere."""
     size, n, privacy = 3, 3_000, Privacy(1.0, 1e-6)
     regression = ObjectivePerturbation.calibrate(privacy, bounds_on_support(size, 40, 1.0, 1.0, n), 3.0)
-    fit = SupportThenFit(privacy, SimpleNamespace(missed=lambda left, n_features: 0.0), regression)
+    fit = SupportThenFit(privacy, SimpleNamespace(missed=lambda left, n_features: left), regression)
     spread, own, source = 0.6, regression.noise_scales, SeededSource(0)
-    expected = fit.errors(n, 40, spread)
+    expected = fit.errors(n, 40, spread, signal=0.8)
+    # Half the sum of squares that a coefficient of 0.8 explains, of rows that are even over the support.
+    feature = math.sqrt(spread / size) * regression.bounds.row_bound * np.where(np.arange(n) % 2, 1.0, -1.0)
+    assert expected.missed == pytest.approx(0.5 * np.sum((0.8 * feature) ** 2))
     total = n * spread * regression.bounds.row_bound**2 / size + own.strong_convexity
     moved = [
         draw_perturbation(own, size, source) / total + noise.l2_laplace(regression.finishing_scale, size, source)

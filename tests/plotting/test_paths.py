@@ -78,3 +78,11 @@ def test_a_share_of_placebos_that_noise_hides_is_said_in_words():
     axes = placebo_distribution(ends, counts, 2.6, (np.nan, 0.0, 0.05), label="Utah")
     (entry,) = [text.get_text() for text in axes.get_legend().get_texts() if "Utah" in text.get_text()]
     assert entry == "Utah: share as far out hidden by noise (90% limits 0 to 0.05)"
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_the_outer_bins_are_drawn_as_wide_as_the_others(scale):
+    axes = placebo_distribution(scale * np.array([0.5, 1.0, 2.0]), [3.0, 40.0, 31.0, 2.0], 2.6 * scale)
+    heights, edges, _ = next(one.get_data() for one in axes.patches if hasattr(one, "get_data"))
+    np.testing.assert_allclose(edges, scale * 2.0 ** np.arange(-2, 3))
+    assert heights.tolist() == [3.0, 40.0, 31.0, 2.0]

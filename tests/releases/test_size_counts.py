@@ -220,6 +220,20 @@ def test_counts_that_are_as_likely_noise_leave_the_declared_bound():
     assert np.mean(kept) > 0.6
 
 
+@pytest.mark.parametrize("declared", [1.0, 64.0])
+def test_a_declared_bound_is_lowered_by_three_deviations_in_four_bins(declared):
+    """People in neighbouring half-octaves count together, and the noise in four of them is twice that in one."""
+    lower = Lowered(declared, 0.0)
+    mechanism = NoisySizes.calibrate(Privacy(1.0, 1e-6), lower.sizes, 2)
+    counts = np.zeros((1, mechanism.sizes.bins.n_bins))
+    for last in (12, 20, 30):
+        for people, is_seen in ((1.45, False), (1.55, True)):
+            counts[:] = 0.0
+            counts[0, mechanism.sizes.bins.largest_code + last - 3 :][:4] = people * mechanism.noise.deviation
+            found = mechanism.found(SimpleNamespace(values={"sum": counts}), None, declared=lower).outcomes
+            assert found == (mechanism.sizes.bins.size(last) if is_seen else declared)
+
+
 def test_of_counts_no_one_who_is_seen_is_clipped():
     """Of people with 1 and with 20, one in a hundred has 20: a rule of one in a hundred would clip them."""
     outcomes = np.where(np.arange(20_000) % 101 == 0, 20.0, 1.0)

@@ -465,6 +465,14 @@ def test_too_few_blocks_are_never_enough():
     assert SparseRegression.plan(10, 60, epsilon=math.inf, n_nonzero=3).expected_error == 0.0
 
 
+def test_the_ends_of_the_range_of_bounds_are_taken():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, 4)), rng.normal(size=50)
+    for least, most in ((2.0**-100, 2.0**100), (2.0**100, 2.0**-100)):
+        fitted = model(selector="pursuit", bound_x=least, bound_y=most, random_state=0).fit(x, y)
+        assert np.isfinite(fitted.predict(x)).all()
+
+
 # Bad input.
 
 
@@ -476,8 +484,8 @@ def test_too_few_blocks_are_never_enough():
         ({"n_nonzero": 15}, ValueError, "n_nonzero must be at most the number of features, 14"),
         ({"bound_x": 0.0}, ValueError, "bound_x"),
         ({"bound_y": math.inf}, ValueError, "bound_y"),
-        ({"bound_x": 1e-31}, ValueError, "bound_x must lie between"),
-        ({"bound_y": 1e31}, ValueError, "bound_y must lie between"),
+        ({"bound_x": math.nextafter(2.0**-100, 0.0)}, ValueError, "bound_x must lie between"),
+        ({"bound_y": math.nextafter(2.0**100, math.inf)}, ValueError, "bound_y must lie between"),
         ({"selector": "lasso"}, ValueError, "selector"),
         ({"selector": 3}, ValueError, "selector"),
         ({"selector": lambda X, y: [0]}, ValueError, "selector must select features of any table"),

@@ -149,6 +149,21 @@ def test_a_summary_of_effects_has_what_there_is():
         assert ("average_low" in row) == ("cumulative_high" in row) == has_limits
 
 
+def test_what_released_weights_do_not_tell_is_refused_and_the_mechanism_is_named():
+    donors, target, _ = synthetic_control_panel(300, 10, seed=0)
+    for mechanism in ("output", "objective"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UtilityWarning)
+            fitted = SyntheticControl(1.0, 1e-6, mechanism=mechanism, random_state=0).fit(donors, 10, target)
+        calls = {"placebo": 5, "predict": 0.9 * target[:10], "interval": target[:10]}
+        for name, argument in calls.items():
+            if (name, mechanism) != ("interval", "output"):
+                with pytest.raises(ValueError, match=f"mechanism='{mechanism}'"):
+                    getattr(fitted, name)(argument)
+        with pytest.raises(ValueError, match="fit with a placebo_share"):
+            fitted.placebo_ranks()
+
+
 def several_targets():
     """A fit with three named targets, with a predictor and a placebo share, and these targets with the predictor."""
     donors, target, _ = synthetic_control_panel(1_000, 10, seed=0)
