@@ -464,6 +464,28 @@ def test_the_more_outcomes_follow_features_the_less_is_lost(options):
     assert lost[3] < 0.05 * lost[0]
 
 
+@pytest.mark.parametrize("options", ["plain", "intercept"])
+def test_what_a_hidden_bias_moves_predictions_by_is_half_lost(options, monkeypatch):
+    """Its expected square along any direction of each outcome, over the squared predictions about their mean."""
+    rng, shares, told = np.random.default_rng(0), [], Fit._told
+
+    def beside_a_bias(fit, solved, level, found, coordinates, *others):
+        moved = 0.02 * rng.normal(size=(OUTCOMES, len(solved.coef)))
+        biases = None, moved[:, :, None] * moved[:, None, :]
+        none, some = (told(fit, solved, level._replace(bias=one), found, coordinates, *others) for one in biases)
+        coef = np.hstack([coordinates.whitening.T @ moved.T, solved.coef])
+        squares = np.sum(coef * (coordinates.of_features @ coef), axis=0)
+        shares.append((some.lost - none.lost, 0.5 * fit.left * squares[:OUTCOMES].sum() / squares[OUTCOMES:].sum()))
+        return none
+
+    monkeypatch.setattr(Fit, "_told", beside_a_bias)
+    parameters = {"bound_y": BOUND_Y, "refine": 2} | PLAIN | OPTIONS[options]
+    MultiOutcomeRidge(30.0, 1e-5, random_state=0, **parameters).fit(*table())
+    ((found, expected),) = shares
+    assert 1e-4 < expected < 0.5
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_table_that_can_be_read_only_once_gets_no_steps():
     x, y = table()
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, random_state=0, fit_intercept=False)
