@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from catalogue import FITS, people
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -152,6 +153,23 @@ def test_a_well_sealed_file_that_is_no_model_is_refused(path, change):
     write_document(str(path), "dpfast model", 1, content, temporary=f"{path}.tmp")
     with pytest.raises(ValueError, match="valid MultiOutcomeRidge"):
         MultiOutcomeRidge.load(path)
+
+
+@pytest.mark.parametrize(
+    ("fit", "name", "bad"),
+    [("squared loss", "coef_", math.nan), ("two classes", "log_odds_", math.nan), ("scaler", "scale_", 0.0)],
+)
+def test_one_number_that_no_fit_has_is_refused_among_others(path, fit, name, bad):
+    model = FITS[fit].new(random_state=0)
+    FITS[fit].run(model, *people(60)).save(path)
+    content = read_document(str(path), "dpfast model", 1)
+    values = content["fitted"][name]["array"]["values"]
+    while isinstance(values[-1], list):
+        values = values[-1]
+    values[-1] = bad
+    write_document(str(path), "dpfast model", 1, content, temporary=f"{path}.tmp")
+    with pytest.raises(ValueError, match=f"valid {type(model).__name__}: .*{name}"):
+        type(model).load(path)
 
 
 @pytest.mark.parametrize(
