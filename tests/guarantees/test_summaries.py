@@ -111,6 +111,7 @@ def test_every_fit_has_a_page_before_and_after(name):
     assert "not fitted" in said
     assert f"a fit costs {Privacy(before.epsilon, before.delta, before.adjacency)}" in said
     assert "left in its ledger" in said
+    assert before.get_params(deep=False).keys() - {"epsilon", "delta", "adjacency", "ledger"} <= {*said.split()}
     after = fitted(name)
     if hasattr(after, "releases_"):
         said = parsed(after._repr_html_())

@@ -120,6 +120,16 @@ def test_large_l2_norms_do_not_overflow():
     np.testing.assert_allclose(L2Ball(1.0).project([3e200, 4e200]), [0.6, 0.8], rtol=1e-15)
 
 
+@pytest.mark.parametrize("constraint", [L1Ball(0.7), L2Ball(0.7), Box(low=-0.5, high=0.7)])
+def test_each_vector_of_an_array_is_projected_by_itself(constraint):
+    """Short ones and long ones, in any dimensions of the array."""
+    sizes = 10.0 ** np.arange(-3.0, 3.0).reshape(2, 3, 1)
+    points = sizes * np.random.default_rng(0).normal(size=(2, 3, 4))
+    projected = constraint.project(points)
+    alone = [[constraint.project(row) for row in rows] for rows in points]
+    np.testing.assert_allclose(projected, alone, rtol=1e-14)
+
+
 @pytest.mark.parametrize("constraint", [L2Ball, L1Ball, Box])
 def test_projections_are_the_same_however_numpy_treats_floating_point(constraint):
     points = np.array([[3e200, 4e-200, 0.0], [1e-300, -1e-300, 1e-300], [0.5, 2.0, -7.0]])
