@@ -62,6 +62,15 @@ def test_one_outcome_is_a_series_of_its_name():
     assert model.score(X, Y["days"]) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_columns_without_names_are_numbered_in_every_container(container):
+    model = ridge().set_output(predict=container)
+    for outcomes, names in ((Y, ["days", "cost"]), (Y.to_numpy(), ["0", "1"]), (Y.to_numpy()[:, :1], ["0"])):
+        predicted = model.fit(X, outcomes).predict(X)
+        assert [str(name) for name in predicted.columns] == names
+        np.testing.assert_array_equal(predicted.to_numpy(), clone(model).fit(X, outcomes).predict(X).to_numpy())
+
+
 def test_probabilities_and_margins_are_named_by_classes():
     model = classifier().fit(X, LABELS)
     exact, labels = model.predict_proba(X), model.predict(X)
