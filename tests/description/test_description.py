@@ -41,6 +41,14 @@ def of_table(table, quantile=0.5):
     }
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_without_noise_means_of_very_few_are_theirs(n):
+    table = pd.DataFrame({"a": [0.5, -0.25, 0.75], "b": [1.0, 0.2, 0.6]}).head(n)
+    found = describe(table, {"a": (-1, 1), "b": (0, 1)}, math.inf).summary()["estimate"]
+    for name in table:
+        assert found[name, "mean"] == pytest.approx(table[name].mean())
+
+
 def test_without_noise_it_is_what_the_table_holds():
     table = people()
     found = describe(table, COLUMNS, math.inf)
