@@ -81,6 +81,13 @@ def counts(g, n):
     return rows, 1.0 * g.poisson(np.exp(1.0 + 0.5 * rows.sum(axis=1)))
 
 
+def claims(g, n):
+    rows = np.column_stack([g.normal(size=(n, 3)), g.random((n, 2)) < (0.2, 0.5)])
+    chances = 1.0 / (1.0 + np.exp(0.8 - rows @ [0.5, 0.0, -0.3, 0.7, 0.0]))
+    sizes = g.gamma(2.0, 1.2 * np.exp(rows @ [0.15, 0.0, 0.1, 0.2, 0.0]))
+    return rows, np.minimum((g.random(n) < chances) * sizes, 20.0)
+
+
 JUDGED = {
     "uniform, 5": lambda g, n: outcomes(g, g.uniform(-1.0, 1.0, (n, 5)), np.array([1.0, -1.0, 0.5, 0.0, 0.0]), 0.7),
     "in series, 12": in_series,
@@ -89,6 +96,7 @@ JUDGED = {
     "t4 rows": lambda g, n: outcomes(g, np.clip(g.standard_t(4, size=(n, 6)), -6.0, 6.0), np.ones(6), 1.0),
     "Laplace errors": lambda g, n: outcomes(g, g.normal(size=(n, 6)), np.arange(6.0), g.laplace(size=n)),
     "counts": counts,
+    "claims, most zero": claims,
     "normal, 30": lambda g, n: outcomes(g, g.normal(size=(n, 30)), g.normal(size=30), 1.0),
     "normal, 2": lambda g, n: outcomes(g, g.normal(size=(n, 2)), np.ones(2), 2.0),
     "in pairs": in_pairs,

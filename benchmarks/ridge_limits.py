@@ -183,9 +183,16 @@ def squared(g, n):
     return np.column_stack([x, x[:, 0] ** 2 / 2.5 - 5.0]), outcome
 
 
+def near_duplicates(g, n):
+    """Three normal columns, and the first two once more with errors of a fifth of their deviation."""
+    x = g.normal(size=(n, 3))
+    X = np.column_stack([x, x[:, :2] + 0.2 * g.normal(size=(n, 2))])
+    return X, X @ [0.6, 0.0, -0.4, 0.4, 0.5] + g.normal(size=n)
+
+
 TABLES = (costs, gamma, counts, poisson, rare, groups, heavy, several, mostly_zero, lognormal_errors, normal)
 WEIGHTED = (propensity, survey)
-HALF_HIDDEN = (ar9_30, powers, share16, levels_interaction, rare_slope, two_indicators, squared)
+HALF_HIDDEN = (ar9_30, powers, share16, levels_interaction, rare_slope, two_indicators, squared, near_duplicates)
 
 
 def drawn(table, seed, n):
