@@ -37,7 +37,7 @@ def pursuit(privacy, shape, size=2, n_rows=None, row_bound=math.inf, share=0.5, 
 
 def rows_of(x, y, row_bound=math.inf, **options):
     row_map = CLIPPED if row_bound == math.inf else RowMap(bound=row_bound)
-    return PursuedRows.of(io.open_table(x, y), row_map, RowMap(bound=2.0), 1, **options)
+    return PursuedRows(io.open_table(x, y), row_map, RowMap(bound=2.0), 1, **options)
 
 
 def log_odds(pick, sums):

@@ -48,7 +48,7 @@ def test_scores_of_sparse_rows_are_those_of_dense_ones_to_the_bit(dtype, index):
             assert scores(table, residuals, **options, n_threads=2) == expected
             (one,) = [np.asarray(x) for x, _ in io.open_table(dense).blocks()]
             pursued, whole = (
-                PursuedRows.of(io.open_table(x, residuals), row_map, RowMap(bound=3.0), 1) for x in (table, one)
+                PursuedRows(io.open_table(x, residuals), row_map, RowMap(bound=3.0), 1) for x in (table, one)
             )
             assert pursued.columns((5, 3, 69)).tobytes() == whole.columns((5, 3, 69)).tobytes()
             assert pursued.count() == whole.count()
@@ -62,7 +62,7 @@ def test_sparse_rows_that_are_not_finite_are_refused(values):
     with pytest.raises(ValueError, match="X"):
         io.open_table(table).check_finite()
     with pytest.raises(ValueError, match="X"):
-        PursuedRows.of(io.open_table(table, np.ones(1)), CLIPPED, RowMap(bound=3.0), 1)
+        PursuedRows(io.open_table(table, np.ones(1)), CLIPPED, RowMap(bound=3.0), 1)
 
 
 @pytest.mark.parametrize(("entry_bound", "clip"), [(1.0, 1.0), (3.0, 0.7), (1e-3, 2e5)])

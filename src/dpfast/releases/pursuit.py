@@ -81,43 +81,32 @@ class PursuedRows:
 
     table: io.Table
     row_map: RowMap
-    #: Clipped to their bound.
-    outcomes: FloatArray
+    outcome_map: RowMap
     n_threads: int | None = None
     #: Of the people that rows belong to, and the most rows of one that count, if people have several.
     groups: Any = None
     max_rows: int | None = None
     #: The entry of a constant feature.
     constant: float = 0.0
-    _columns: dict[int, FloatArray] = field(default_factory=dict)
+    #: Within their bound.
+    outcomes: FloatArray = field(init=False)
+    _columns: dict[int, FloatArray] = field(init=False)
     #: What `people` returned last: all queries of a fit are for the same rows.
-    _people: tuple[tuple[int, ...], FloatArray, People] | None = None
+    _people: tuple[tuple[int, ...], FloatArray, People] | None = field(init=False, default=None)
 
-    @classmethod
-    def of(
-        cls,
-        table: io.Table,
-        row_map: RowMap,
-        outcome_map: RowMap,
-        n_threads: int | None,
-        groups: Any = None,
-        max_rows: int | None = None,
-        constant: float = 0.0,
-    ) -> Self:
+    def __post_init__(self) -> None:
         """Read the outcomes, and check that all are finite: a later failure would cost budget and give no reason."""
-        blocks = [np.empty((0, table.n_outcomes))]
-        for x, y in table.blocks(map_y=outcome_map):
+        blocks = [np.empty((0, self.table.n_outcomes))]
+        for x, y in self.table.blocks(map_y=self.outcome_map):
             if not _all_finite(numbers_of(x)):
                 raise check.not_finite("X")
             blocks += [] if y is None else [kept(y)]
-        outcomes = np.concatenate(blocks)
-        if not np.isfinite(outcomes).all():
+        self.outcomes = np.concatenate(blocks)
+        if not np.isfinite(self.outcomes).all():
             raise check.not_finite("y")
-        rows = cls(table, row_map, outcomes, n_threads, groups, max_rows, constant)
-        rows._columns[_CONSTANT] = np.full(len(outcomes), constant)
-        if rows._whose is not None and rows._whose.n_rows != len(outcomes):
+        self._columns = {_CONSTANT: np.full(len(self.outcomes), self.constant)}
+        if self._whose is not None and self._whose.n_rows != len(self.outcomes):
             raise ValueError("groups must have one id a row: X has another number of rows")
-        return rows
 
     @cached_property
     def _whose(self) -> io.People | None:
@@ -182,23 +171,13 @@ class PursuedParts:
     """The data owner's rows in parts, each of which is read again for every sum: not private."""
 
     table: io.Table
-    row_map: RowMap
-    outcome_map: RowMap
-    n_threads: int | None = None
-    #: If people have several rows: the ids in the parts, and the most rows of a person that count.
+    #: Reads the rows of a part, and its ids if people have several rows.
+    read: Callable[..., PursuedRows]
     groups: Any = None
-    max_rows: int | None = None
-    constant: float = 0.0
-
-    def count_rows(self) -> int:
-        """Count the rows, and check that all their entries are numbers."""
-        return int(self.sum(PursuedRows.count))
 
     def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
         """Add up a statistic of every part's rows."""
-        maps = self.row_map, self.outcome_map
-        function = partial(_of_part, statistic, maps, self.n_threads or 1, self.max_rows, self.constant)
-        return self.table.reduce(function, _added, groups=self.groups)
+        return self.table.reduce(partial(_of_part, statistic, self.read), _added, groups=self.groups)
 
 
 @dataclass(frozen=True)
@@ -234,17 +213,11 @@ def _added(one: Any, other: Any) -> Any:
 
 
 def _of_part(
-    statistic: Callable[[PursuedRows], Any],
-    maps: tuple[RowMap, RowMap],
-    n_threads: int,
-    max_rows: int | None,
-    constant: float,
-    table: io.Table,
-    groups: Any,
+    statistic: Callable[[PursuedRows], Any], read: Callable[..., PursuedRows], table: io.Table, groups: Any
 ) -> Any:
     if table.is_read_once or table.is_unordered:
         table = table.held()
-    return statistic(PursuedRows.of(table, *maps, n_threads, groups, max_rows, constant))
+    return statistic(read(table, groups=groups))
 
 
 class Chosen(NamedTuple):

@@ -522,16 +522,15 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         self._check_features(table.n_features)
         if table.is_read_once or table.is_unordered:
             table = table.held()
-        row_map = self._row_map(table.n_features)
-        bound_y = self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound
-        people = self.n_threads, groups, max_rows, self._constant
+        row_map, constant = self._row_map(table.n_features), self._constant
+        outcome_map = RowMap(bound=self._pursuit(privacy, table.n_features, 1, table.n_outcomes).outcome_bound)
+        read = partial(PursuedRows, row_map=row_map, outcome_map=outcome_map, max_rows=max_rows, constant=constant)
         rows: PursuedRows | PursuedParts
         if table.partitions is None:
-            rows = PursuedRows.of(table, row_map, RowMap(bound=bound_y), *people)
-            n = rows.count()
+            rows = read(table, n_threads=self.n_threads, groups=groups)
         else:
-            rows = PursuedParts(table, row_map, RowMap(bound=bound_y), *people)
-            n = rows.count_rows()
+            rows = PursuedParts(table, partial(read, n_threads=self.n_threads or 1), groups)
+        n = int(rows.sum(PursuedRows.count))
         pursuit = self._pursuit(privacy, table.n_features, n, table.n_outcomes, max_rows)
         if pursuit.n_rows == 0:
             raise ValueError("X has no rows: at least one is needed")
