@@ -24,9 +24,10 @@ from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed
 from dpfast.estimator.bounded import check_most, check_people
 from dpfast.estimator.plan import Plan
-from dpfast.io import Columns, Number
+from dpfast.io import Columns
 from dpfast.io.columns import Column, column_of
 from dpfast.io.summaries import Estimates, normal_reach
+from dpfast.io.transforms import middle_and_half
 from dpfast.ledger import Ledger, Release
 from dpfast.ledger.entries import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, Unit
@@ -255,7 +256,7 @@ class Description:
         histogram = self._histograms[place]
         edges, name = histogram.edges, histogram.name
         mean = self._mean(place, number, of_population)
-        middle, half = edges[0] / 2.0 + edges[-1] / 2.0, edges[-1] / 2.0 - edges[0] / 2.0
+        middle, half = middle_and_half(edges[0], edges[-1])
         low, high = (float(middle + half * end) for end in mean.limits(reach))
         yield name, "mean", float(middle + half * mean.estimate), float(half * mean.deviation), low, high
         for quantile in quantiles:
@@ -592,9 +593,6 @@ def _histograms(declared: Columns, crosstabs: object, n_bins: int) -> tuple[Hist
     if n_bins > _MOST_BINS:
         raise ValueError(f"n_bins must be at most {_MOST_BINS}, got {n_bins}")
     by_name = {column.name: column for column in declared.declared}
-    for column in by_name.values():
-        if isinstance(column, Number) and column.low is None:
-            raise ValueError(f"column {column.name!r} is declared without low and high, which its bins need")
     found = [Histogram.of(column, n_bins) for column in by_name.values()]
     for one in found:
         if len(one.edges) > 0 and not one.has_room:

@@ -42,6 +42,7 @@ from dpfast.io import Boolean, Category, Number, People
 from dpfast.io.columns import Column
 from dpfast.io.frames import MISSING, UNDECLARED, Entries
 from dpfast.io.table import check_shares
+from dpfast.io.transforms import middle_and_half
 from dpfast.kernels.columns import FixedPoint
 from dpfast.privacy import Privacy, Unit
 from dpfast.privacy.guarantee import ROUND_UP
@@ -70,9 +71,7 @@ class Histogram(NamedTuple):
     def of(cls, column: Column, n_bins: int) -> Self:
         """Return the histogram of a column."""
         if isinstance(column, Number):
-            assert column.low is not None
-            assert column.high is not None
-            edges = np.linspace(column.low, column.high, n_bins + 1)
+            edges = np.linspace(*column.ends("its bins need"), n_bins + 1)
             return cls((column,), edges, (*map(str, range(n_bins)), "missing"))
         return cls((column,), np.empty(0), (*map(str, levels_of(column)), "other", "missing"))
 
@@ -85,10 +84,8 @@ class Histogram(NamedTuple):
     @property
     def has_room(self) -> bool:
         """Whether the bins of a number, and half of all their width, are more than rounding leaves."""
-        edges = self.edges
-        return bool(
-            np.isfinite(edges).all() and np.all(np.diff(edges) > 0.0) and edges[-1] / 2.0 - edges[0] / 2.0 > 0.0
-        )
+        _, half = middle_and_half(self.edges[0], self.edges[-1])
+        return bool(np.isfinite(self.edges).all() and np.all(np.diff(self.edges) > 0.0) and half > 0.0)
 
     @property
     def name(self) -> str:
@@ -183,10 +180,8 @@ def count_rows(
 def _sum_of(column: Column, batch: Entries, rows: Any, weights: FloatArray | None) -> int:
     """Sum z of some rows in grid units: a batch has far fewer than 2**26."""
     assert isinstance(column, Number)
-    assert column.low is not None
-    assert column.high is not None
-    values = np.clip(batch.numbers(column.name)[rows], column.low, column.high)
-    middle, half = column.low / 2.0 + column.high / 2.0, column.high / 2.0 - column.low / 2.0
+    limits = column.ends("its sum needs")
+    values, (middle, half) = np.clip(batch.numbers(column.name)[rows], *limits), middle_and_half(*limits)
     units = np.rint(np.ldexp((np.where(np.isnan(values), middle, values) - middle) / half, _BITS))
     units = np.clip(units, -(1 << _BITS), 1 << _BITS)
     return int((units if weights is None else units * weights).astype(np.int64).sum())

@@ -209,6 +209,12 @@ class Number(_Single):
         """Limits of the encoded column; None if not declared."""
         return None if self.low is None or self.high is None else ((float(self.low), float(self.high)),)
 
+    def ends(self, needed_by: str) -> Limits:
+        """Return low and high, which "a box needs", say; ValueError if they are not declared."""
+        if self.low is None or self.high is None:
+            raise ValueError(f"column {self.name!r} is declared without low and high, which {needed_by}")
+        return float(self.low), float(self.high)
+
     def encode(self, batch: Entries) -> list[FloatArray]:
         """Return the encoded column. It is the table's own if no entry is missing."""
         return [_filled(self.name, batch.numbers(self.name), self.missing)]

@@ -68,9 +68,7 @@ class Transform(Derived, ABC):
         if not isinstance(self.column, Number):
             raise TypeError(f"{type(self).__name__} is made of a dpfast.io.Number, got {type(self.column).__name__}")
         self._check()
-        if self.column.low is None or self.column.high is None:
-            raise ValueError(f"column {self.column.name!r} is declared without low and high, which {self.name} needs")
-        limits = tuple(self._limits(float(self.column.low), float(self.column.high)))
+        limits = tuple(self._limits(*self.column.ends(f"{self.name} needs")))
         object.__setattr__(self, "limits", _checked(self.name, limits))
 
     @property
@@ -393,20 +391,18 @@ def logarithm(values: FloatArray) -> FloatArray:
 
 def _unit(values: FloatArray, column: Number) -> FloatArray:
     """Return numbers within the limits of a column in units of them: from -1 to 1."""
-    middle, half = _middle_and_half(column)
+    middle, half = middle_and_half(*column.ends("its units need"))
     return np.clip((values - middle) / half, -1.0, 1.0)
 
 
-def _middle_and_half(column: Number) -> Limits:
-    assert column.low is not None
-    assert column.high is not None
-    # Halved first: the width of what doubles hold is none of them.
-    return column.low / 2.0 + column.high / 2.0, column.high / 2.0 - column.low / 2.0
+def middle_and_half(low: float, high: float) -> tuple[float, float]:
+    """Return the middle of limits, and half of their width: halved first, as doubles may not hold the whole."""
+    return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
 
 
 def _check_room(column: Number) -> None:
     """Refuse limits that rounding leaves no numbers between: half of their width against their size."""
-    middle, half = _middle_and_half(column)
+    middle, half = middle_and_half(*column.ends("its units need"))
     if half < max(abs(middle) * _MARGIN, float(np.finfo(np.float64).tiny)):
         raise ValueError(f"low and high of column {column.name!r} are too near each other")
 
