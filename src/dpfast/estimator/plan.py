@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -122,8 +123,4 @@ def least(enough: Callable[[int], bool], most: int = 1 << 50) -> int | None:
         if high >= most:
             return None
         high = min(2 * high, most)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if tried(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, high // 2 + 1, key=tried)

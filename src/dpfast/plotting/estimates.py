@@ -351,11 +351,8 @@ def draw_classes(
     options: tuple[Any, str | None, str | None, str | None],
 ) -> Axes:
     """Draw classes against the rest, on public rows."""
-    probabilities, labels, classes = (
-        np.asarray(model.predict_proba(X)),
-        np.asarray(y).reshape(-1),
-        model.classes_.tolist(),
-    )
+    probabilities, labels = np.asarray(model.predict_proba(X)), np.asarray(y).reshape(-1)
+    classes = model.classes_.tolist()
     if len(labels) != len(probabilities):
         raise ValueError(f"y_public must have a label a row, {len(probabilities)}, got {len(labels)}")
     if not np.all(np.isin(labels, model.classes_)):

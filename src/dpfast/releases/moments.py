@@ -249,11 +249,8 @@ class JointMoments(SingleRelease):
     def noise(self) -> MomentNoise:
         """The same scales, for the solvers; zero off a diagonal X'X."""
         scales, factor, sampling = dict(self.scales), self.xx_factor, 0.0
-        cross, diagonal, off_diagonal = (
-            scales.pop("xy", 0.0),
-            scales.pop("xx"),
-            0.0 if self.diagonal else self.off_diagonal,
-        )
+        diagonal, cross = scales.pop("xx"), scales.pop("xy", 0.0)
+        off_diagonal = 0.0 if self.diagonal else self.off_diagonal
         if self.sample is not None:
             n_sampled, n_total = self.sample
             sampling = (1.0 - n_sampled / n_total) / n_sampled
