@@ -56,6 +56,11 @@ _LARGEST_SPREAD_EXPONENT = 40
 # Bounds on rows and outcomes.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-70, 1e70
 
+#: Bounds on the norms of rows and of outcomes; numbers of features and of outcomes; weights of blocks by name.
+Radii: TypeAlias = tuple[float, float]
+Shape: TypeAlias = tuple[int, int]
+Weights: TypeAlias = Mapping[str, float]
+
 _Blocks = dict[str, FixedPoint]
 
 
@@ -90,7 +95,7 @@ class DeclaredPeople:
         block_bounds: tuple[float | None, float | None],
         bound_x: float,
         bound_y: float,
-        shape: tuple[int, int],
+        shape: Shape,
     ) -> Self:
         """Return the declared bounds for people with rows clipped to `bound_x` and `bound_y`."""
         unit = PersonUnit.checked(max_rows, *block_bounds, bound_x, bound_y)
@@ -107,7 +112,7 @@ class JointMoments(SingleRelease):
     """The mechanism: noise for all blocks of one release, calibrated together for rows of X and Y of a `shape`."""
 
     privacy: Privacy
-    shape: tuple[int, int]
+    shape: Shape
     #: Standard deviations in an entry of each block, of X'X on its diagonal; with a sample, of the sample's sum.
     deviations: MomentScales
     off_diagonal: float
@@ -132,9 +137,9 @@ class JointMoments(SingleRelease):
     def calibrate(
         cls,
         privacy: Privacy,
-        radii: tuple[float, float],
-        shape: tuple[int, int],
-        weights: Mapping[str, float],
+        radii: Radii,
+        shape: Shape,
+        weights: Weights,
         *,
         nonnegative: bool = False,
         people: DeclaredPeople | None = None,
@@ -173,12 +178,7 @@ class JointMoments(SingleRelease):
 
     @classmethod
     def calibrate_each_outcome(
-        cls,
-        privacy: Privacy,
-        radii: tuple[float, float],
-        shape: tuple[int, int],
-        weights: Mapping[str, float],
-        composition: Composition,
+        cls, privacy: Privacy, radii: Radii, shape: Shape, weights: Weights, composition: Composition
     ) -> Self:
         """Noise of the naive baseline: a Gaussian release of X'X and X'Y_i for every outcome i, the budget composed."""
         features, outcomes = shape
@@ -188,12 +188,7 @@ class JointMoments(SingleRelease):
 
     @classmethod
     def calibrate_sampled(
-        cls,
-        privacy: Privacy,
-        radii: tuple[float, float],
-        shape: tuple[int, int],
-        weights: Mapping[str, float],
-        sample: tuple[int, int],
+        cls, privacy: Privacy, radii: Radii, shape: Shape, weights: Weights, sample: tuple[int, int]
     ) -> Self:
         """Noise for X'X of a secret sample and X'Y of all rows: PRIMO's Algorithm 4, with noise that suffices.
 
@@ -207,9 +202,7 @@ class JointMoments(SingleRelease):
         return cls._gaussian(privacy, shape, scales, sample=sample)
 
     @classmethod
-    def printed(
-        cls, privacy: Privacy, radii: tuple[float, float], shape: tuple[int, int], sample: tuple[int, int] | None = None
-    ) -> Self:
+    def printed(cls, privacy: Privacy, radii: Radii, shape: Shape, sample: tuple[int, int] | None = None) -> Self:
         """PRIMO's Algorithm 1, or with a sample 4, as printed: every entry of the upper triangle has the same noise.
 
         It protects as Frobenius noise with that diagonal: `primo_printed_delta`. Not `guaranteed` if its delta, or the
@@ -230,7 +223,7 @@ class JointMoments(SingleRelease):
 
     @classmethod
     def _gaussian(
-        cls, privacy: Privacy, shape: tuple[int, int], scales: MomentScales, mu: float | None = None, **facts: Any
+        cls, privacy: Privacy, shape: Shape, scales: MomentScales, mu: float | None = None, **facts: Any
     ) -> Self:
         off_diagonal = math.nextafter(scales.xx * math.sqrt(0.5), math.inf)
         return cls(privacy, shape, scales, off_diagonal, mu=mu, **facts)
@@ -261,7 +254,7 @@ class JointMoments(SingleRelease):
         """The context of seeded noise: the calibration, except its unit, as people with one row each are rows."""
         return self.privacy, self.deviations, self.off_diagonal, self.law, self.joint_scale, self.sample
 
-    def cost(self, weights: Mapping[str, float]) -> float:
+    def cost(self, weights: Weights) -> float:
         """Return the weighted sum of squared noise scales, with X'X scaled to all rows."""
         return _weighted(replace(self.deviations, xx=self.xx_factor * self.deviations.xx), weights)
 
@@ -398,7 +391,7 @@ class _Bound(NamedTuple):
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
 
-    def scales(self, mu: float, weights: Mapping[str, float]) -> MomentScales:
+    def scales(self, mu: float, weights: Weights) -> MomentScales:
         """Return the least noise, in the weighted sum of its squares."""
         return self.scales_for(mu, *self.arguments, weights, **self.options)
 
@@ -408,12 +401,7 @@ class _Bound(NamedTuple):
 
 
 def _bounds(
-    privacy: Privacy,
-    radii: tuple[float, float],
-    shape: tuple[int, int],
-    nonnegative: bool,
-    people: DeclaredPeople | None,
-    diagonal: bool,
+    privacy: Privacy, radii: Radii, shape: Shape, nonnegative: bool, people: DeclaredPeople | None, diagonal: bool
 ) -> list[_Bound]:
     """Every bound that holds under the declared ones.
 
@@ -433,7 +421,7 @@ def _bounds(
     return ([] if diagonal else [of_rows]) + ([] if people.bounds is None else [of_blocks])
 
 
-def _check_spread(exponents: Mapping[str, int], radii: tuple[float, float]) -> None:
+def _check_spread(exponents: Mapping[str, int], radii: Radii) -> None:
     """Refuse blocks too different in the size of a scaled row for one joint draw."""
     x, y = map(math.log2, radii)
     lengths = {"xx": 2.0 * x, "x": x, "xy": x + y, "y": y, "n": 0.0}
@@ -446,11 +434,11 @@ def _check_spread(exponents: Mapping[str, int], radii: tuple[float, float]) -> N
         )
 
 
-def _weighted(scales: MomentScales, weights: Mapping[str, float]) -> float:
+def _weighted(scales: MomentScales, weights: Weights) -> float:
     return math.fsum([weight * getattr(scales, name) ** 2 for name, weight in weights.items()])
 
 
-def _shapes(shape: tuple[int, int], diagonal: bool) -> dict[str, tuple[int, ...]]:
+def _shapes(shape: Shape, diagonal: bool) -> dict[str, tuple[int, ...]]:
     """Return the shape of every possible block, X'X as its upper triangle or its diagonal."""
     features, outcomes = shape
     entries = features if diagonal else features * (features + 1) // 2
@@ -525,7 +513,7 @@ def check_radius(name: str, bound: object) -> None:
         raise ValueError(f"{name} must lie between 1e-70 and 1e70, got {number!r}: measure in another unit")
 
 
-def weights_of(blocks: Iterable[str], shape: tuple[int, int], radius: float, bound_y: float) -> dict[str, float]:
+def weights_of(blocks: Iterable[str], shape: Shape, radius: float, bound_y: float) -> dict[str, float]:
     """Return the weights of these blocks in the error of predictions, if rows explain outcomes at their bound."""
     costs = prediction_costs(*shape, radius, bound_y, shape[0] * (bound_y / radius) ** 2)
     return {name: costs[name] for name in blocks}

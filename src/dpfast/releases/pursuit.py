@@ -34,7 +34,7 @@ import operator
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,10 @@ _BLOCKS = "xx", "xy"
 # In the place of a feature: the public constant.
 _CONSTANT = -1
 
+#: Features by their places, the constant among them; and what is summed over rows.
+Features: TypeAlias = tuple[int, ...]
+Statistic: TypeAlias = "Callable[[PursuedRows], Any]"
+
 
 @dataclass
 class PursuedRows:
@@ -92,7 +96,7 @@ class PursuedRows:
     outcomes: FloatArray = field(init=False)
     _columns: dict[int, FloatArray] = field(init=False)
     #: What `people` returned last: all queries of a fit are for the same rows.
-    _people: tuple[tuple[int, ...], FloatArray, People] | None = field(init=False, default=None)
+    _people: tuple[Features, FloatArray, People] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Read the outcomes, and check that all are finite: a later failure would cost budget and give no reason."""
@@ -127,11 +131,11 @@ class PursuedRows:
         self.table.check_finite()
         return len(self.outcomes)
 
-    def columns(self, features: tuple[int, ...]) -> FloatArray:
+    def columns(self, features: Features) -> FloatArray:
         """Return columns of mapped rows."""
         return np.column_stack(self._each(features))
 
-    def _each(self, features: tuple[int, ...]) -> list[FloatArray]:
+    def _each(self, features: Features) -> list[FloatArray]:
         """Return each column, reading those not read before."""
         missing = [feature for feature in features if feature not in self._columns]
         if missing:
@@ -145,7 +149,7 @@ class PursuedRows:
             self._columns |= {feature: np.ascontiguousarray(found[:, i]) for i, feature in enumerate(missing)}
         return [self._columns[feature] for feature in features]
 
-    def residuals(self, features: tuple[int, ...], theta: FloatArray) -> FloatArray:
+    def residuals(self, features: Features, theta: FloatArray) -> FloatArray:
         """Return the residuals of outcomes under coefficients (k, l), entry by entry in one order of operations."""
         left = self.outcomes.copy()
         for column, row in zip(self._each(features), theta, strict=True):
@@ -153,11 +157,11 @@ class PursuedRows:
                 left[:, outcome] -= column * coefficient
         return left
 
-    def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
+    def sum(self, statistic: Statistic) -> Any:
         """Return a statistic of the rows."""
         return statistic(self)
 
-    def people(self, features: tuple[int, ...], theta: FloatArray) -> People:
+    def people(self, features: Features, theta: FloatArray) -> People:
         """Return the rows of some features, with the residuals as outcomes, for their fit."""
         if self._people is None or self._people[0] != features or self._people[1] is not theta:
             arrays = self.columns(features), self.residuals(features, theta)
@@ -175,7 +179,7 @@ class PursuedParts:
     read: Callable[..., PursuedRows]
     groups: Any = None
 
-    def sum(self, statistic: Callable[[PursuedRows], Any]) -> Any:
+    def sum(self, statistic: Statistic) -> Any:
         """Add up a statistic of every part's rows."""
         return self.table.reduce(partial(_of_part, statistic, self.read), _added, groups=self.groups)
 
@@ -212,9 +216,7 @@ def _added(one: Any, other: Any) -> Any:
     return sum_of_parts(one, other) if isinstance(one, Gram) else operator.add(one, other)
 
 
-def _of_part(
-    statistic: Callable[[PursuedRows], Any], read: Callable[..., PursuedRows], table: io.Table, groups: Any
-) -> Any:
+def _of_part(statistic: Statistic, read: Callable[..., PursuedRows], table: io.Table, groups: Any) -> Any:
     if table.is_read_once or table.is_unordered:
         table = table.held()
     return statistic(read(table, groups=groups))
@@ -223,7 +225,7 @@ def _of_part(
 class Chosen(NamedTuple):
     """Features, in the order of their picks if these are made one by one, and estimates, from releases."""
 
-    features: tuple[int, ...]
+    features: Features
     #: Coefficients of these features (k, l).
     theta: FloatArray
     #: Of every outcome, if there is one.
@@ -242,7 +244,7 @@ class FeaturePick(SingleRelease):
     rate: float
     #: Features and outcomes, and the features that are no candidates.
     shape: tuple[int, int]
-    picked: tuple[int, ...] = ()
+    picked: Features = ()
     unit: Unit = "row"
 
     @classmethod
@@ -253,7 +255,7 @@ class FeaturePick(SingleRelease):
         part: float,
         shape: tuple[int, int],
         n_rows: int | None,
-        picked: tuple[int, ...] = (),
+        picked: Features = (),
         max_rows: int | None = None,
     ) -> Self:
         """Calibrate for a bound on a row's part in a feature's sums; `n_rows` is None if it is private."""
@@ -345,7 +347,7 @@ class Pursuit(Mechanism[Chosen]):
     def stages(self) -> Stages[Chosen]:
         """Yield one query after the other."""
         parts, bins = self._parts, self._bins
-        picked: tuple[int, ...] = ()
+        picked: Features = ()
         fixed = (_CONSTANT,) if self.constant else ()
         theta = np.zeros((len(fixed), self.shape[1]))
         if fixed:
@@ -381,7 +383,7 @@ class Pursuit(Mechanism[Chosen]):
         return solve
 
     def _step(
-        self, number: int, columns: tuple[int, ...], of_residuals: dict[str, Any]
+        self, number: int, columns: Features, of_residuals: dict[str, Any]
     ) -> Generator[Query, Release, FloatArray]:
         """Ask for moments of some columns and clipped residuals, and solve for these."""
         part, radius = self._parts.moments, self._row_length(number)
@@ -391,7 +393,7 @@ class Pursuit(Mechanism[Chosen]):
         released = yield _query(name, moments, _sum_residuals, radius=radius, columns=columns, **of_residuals)
         return ridge_from_moments(noisy_moments(released, moments, self.n_rows)).coef.T
 
-    def pick(self, clip: float, picked: tuple[int, ...] = ()) -> FeaturePick:
+    def pick(self, clip: float, picked: Features = ()) -> FeaturePick:
         """Return the mechanism that picks a feature by clipped residuals."""
         part = part_bound(self.entry_bound, clip, self.shape[1])
         length = self._parts.pick
@@ -470,44 +472,35 @@ def _query(name: str, mechanism: SingleRelease, statistic: Callable[..., Any], *
     return Query(name, mechanism, statistic, options.get("clip", math.inf))
 
 
-def _summed(statistic: Callable[[PursuedRows], Any], rows: PursuedRows | PursuedParts) -> Any:
+def _summed(statistic: Statistic, rows: PursuedRows | PursuedParts) -> Any:
     return rows.sum(statistic)
 
 
-def _of_fit(query: Query, columns: tuple[int, ...], theta: FloatArray) -> Query:
+def _of_fit(query: Query, columns: Features, theta: FloatArray) -> Query:
     """Change a query of the fit: from outcomes to their residuals so far, and from all columns to the picked ones."""
     statistic = partial(_summed, partial(_of_people, query.statistic, columns, theta))
     return Query(f"fit, {query.name}", query.mechanism, statistic, query.clip)
 
 
-def _of_people(
-    statistic: Callable[[People], Any], columns: tuple[int, ...], theta: FloatArray, rows: PursuedRows
-) -> Any:
+def _of_people(statistic: Callable[[People], Any], columns: Features, theta: FloatArray, rows: PursuedRows) -> Any:
     """Return a statistic of people with the picked columns, and with residuals for outcomes."""
     return statistic(rows.people(columns, theta))
 
 
-def _count(rows: PursuedRows, bins: HalfOctaves, features: tuple[int, ...], theta: FloatArray) -> FixedPoint:
+def _count(rows: PursuedRows, bins: HalfOctaves, features: Features, theta: FloatArray) -> FixedPoint:
     residuals, sizes = rows.residuals(features, theta), Sizes(rows=True, bins=bins)
     first = None if rows.max_rows is None else 1
     table = io.Table(residuals.shape[1], 0, arrays=(residuals, None))
     return size_counts(table, sizes, groups=rows.groups, max_rows=first, n_threads=rows.n_threads)
 
 
-def _score(
-    rows: PursuedRows, entry_bound: float, clip: float, features: tuple[int, ...], theta: FloatArray
-) -> FixedPoint:
+def _score(rows: PursuedRows, entry_bound: float, clip: float, features: Features, theta: FloatArray) -> FixedPoint:
     residuals = rows.counting(rows.residuals(features, theta))
     return residual_scores(rows.table, residuals, rows.row_map, entry_bound, clip, rows.n_threads)
 
 
 def _sum_residuals(
-    rows: PursuedRows,
-    radius: float,
-    clip: float,
-    columns: tuple[int, ...],
-    features: tuple[int, ...],
-    theta: FloatArray,
+    rows: PursuedRows, radius: float, clip: float, columns: Features, features: Features, theta: FloatArray
 ) -> Gram:
     arrays = rows.columns(columns), rows.residuals(features, theta)
     table = io.Table(len(columns), arrays[1].shape[1], arrays=arrays)
