@@ -111,12 +111,7 @@ def with_output(config: dict[str, str], predict: Container) -> dict[str, str]:
 
 
 def presented(
-    config: dict[str, str],
-    values: NDArray[Any],
-    given: Any,
-    names: Sequence[Any] | None,
-    name: Any = None,
-    rows: Any = None,
+    config: dict[str, str], values: NDArray[Any], given: Any, names: Sequence[Any] | None, name: Any, rows: Any
 ) -> Any:
     """Return predictions from `given` as requested: several columns by their names, one by its own.
 

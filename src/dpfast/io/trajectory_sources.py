@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,9 @@ _NO_INTEGER = (
 )
 # Up to which doubles hold every integer.
 _EXACT_INTEGERS = 2.0**53
+
+#: From an observation to an action, or the action of each state.
+Policy: TypeAlias = Callable[[Any], Any] | ArrayLike
 
 
 class Flat(NamedTuple):
@@ -308,13 +311,7 @@ def _states(batch: Batch, name: str, encoder: StateEncoder | None) -> NDArray[An
 
 
 def from_gymnasium(
-    env: Any,
-    policy: Callable[[Any], Any] | ArrayLike,
-    n_trajectories: int,
-    horizon: int,
-    seed: int | None,
-    encode: Encode,
-    n_states: int,
+    env: Any, policy: Policy, n_trajectories: int, horizon: int, seed: int | None, encode: Encode, n_states: int
 ) -> Flat:
     """Roll out a policy."""
     n_trajectories = check.positive_integer("n_trajectories", n_trajectories)
