@@ -158,9 +158,7 @@ class Description:
         header |= {"target": target} | header_of(self.releases_, self.privacy_spent_)
         return Estimates(index, found, header)
 
-    def _rows(
-        self, level: float = 0.95, target: Target = "population", quantiles: Sequence[float] = _QUARTILES
-    ) -> list[_Row]:
+    def _rows(self, level: float, target: Target, quantiles: Sequence[float]) -> list[_Row]:
         normal = normal_reach(level)
         # Laplace noise has longer tails, and sums of it shorter ones than a single draw.
         reach = max(normal, -math.log1p(-level) / math.sqrt(2.0)) if self._is_heavy else normal
@@ -185,7 +183,7 @@ class Description:
 
     def _repr_html_(self) -> str:
         """Show the table, and what it cost."""
-        rows = [(*row[:2], *map("{:.5g}".format, row[2:])) for row in self._rows()]
+        rows = [(*row[:2], *map("{:.5g}".format, row[2:])) for row in self._rows(0.95, "population", _QUARTILES)]
         promised = guarantee_html(self.releases_, self.privacy_spent_)
         return card("Description", promised, grid(_FIELDS, rows), releases_html(self.releases_))
 
