@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,6 +207,10 @@ class ArrowBatch:
         return column.filter(sys.modules["pyarrow"].array(rows)).to_pandas()
 
 
+#: Each with the share of its file that has been read.
+Batches: TypeAlias = Generator[tuple[ArrowBatch, float], None, None]
+
+
 def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
     pyarrow = sys.modules["pyarrow"]
     if pyarrow.types.is_null(column.type):
@@ -238,7 +242,7 @@ def arrow_families(schema: Any) -> dict[str, Family]:
     return {field.name: Family(family(field.type), str(field.type)) for field in schema}
 
 
-def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Generator[tuple[ArrowBatch, float], None, None]:
+def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Batches:
     """Iterate over some columns of a stream of unknown size in bytes."""
     return ((ArrowBatch(batch), 0.0) for batch in stream.read(list(names)))
 
@@ -250,9 +254,7 @@ def parquet_schema(path: Path) -> Any:
     return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
-def parquet_batches(
-    path: Path, names: Mapping[str, str] | Iterable[str] | None
-) -> Generator[tuple[ArrowBatch, float], None, None]:
+def parquet_batches(path: Path, names: Mapping[str, str] | Iterable[str] | None) -> Batches:
     """Iterate over batches and the share of the file that has been read.
 
     Columns that a mapping declares as "levels" are text of few values: they stay codes of a dictionary, as most files
@@ -265,9 +267,7 @@ def parquet_batches(
     return _reading_ahead(path, batches) if is_whole else batches
 
 
-def _parquet_batches(
-    path: Path, names: list[str] | None, coded: list[str]
-) -> Generator[tuple[ArrowBatch, float], None, None]:
+def _parquet_batches(path: Path, names: list[str] | None, coded: list[str]) -> Batches:
     parquet = sources.arrow_library(repr(str(path))).parquet
     n_columns = len(parquet_schema(path) if names is None else names)
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
@@ -282,9 +282,7 @@ def _parquet_batches(
             yield ArrowBatch(batch), n_read / n_rows
 
 
-def _reading_ahead(
-    path: Path, batches: Generator[tuple[T, float], None, None]
-) -> Generator[tuple[T, float], None, None]:
+def _reading_ahead(path: Path, batches: Batches) -> Batches:
     """Ask the system to have what follows of a file in its cache, about as far in the file as batches are.
 
     Columns lie apart, and each is read a buffer at a time. So the disk does not see a file read from end to end.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfast._redacted import in_own_words
-from dpfast.io.arrow import ArrowBatch, one_ahead, rows_of
+from dpfast.io.arrow import ArrowBatch, Batches, one_ahead, rows_of
 from dpfast.io.sources import arrow_library, check_openable
 from dpfast.kernels.columns import Rows
 
@@ -64,9 +64,7 @@ def csv_names(path: Path) -> list[str]:
     return names
 
 
-def csv_batches(
-    path: Path, families: Mapping[str, str], *, declared: bool = True
-) -> Generator[tuple[ArrowBatch, float], None, None]:
+def csv_batches(path: Path, families: Mapping[str, str], *, declared: bool = True) -> Batches:
     """Iterate over batches of some columns of a CSV file, and the share of the file that has been read.
 
     `families` maps the columns wanted to "number", "boolean", "text" or "levels": types are declared, never inferred
@@ -84,7 +82,7 @@ class _UnreadableError(Exception):
     """Stands for an error of pyarrow's until it is known which column is to blame."""
 
 
-def _batches(path: Path, families: Mapping[str, str]) -> Generator[tuple[ArrowBatch, float], None, None]:
+def _batches(path: Path, families: Mapping[str, str]) -> Batches:
     pyarrow = arrow_library(repr(str(path)))
     names = csv_names(path)
     kinds = {"number": "float64", "boolean": "bool_", "text": "string", "levels": "string"}

@@ -23,6 +23,8 @@ from dpfast import _arguments as check
 #: What an engine calls of a part, and of two results.
 Function = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]
+#: What is called of x, y and ids of a part.
+OfPart = Callable[[Any, Any, Any], Any]
 
 PartitionedBy = Literal["person"]
 Found = TypeVar("Found")
@@ -130,7 +132,7 @@ class Partitions(ABC):
             by words that quote nothing.
         """
 
-    def reduce(self, function: Callable[[Any, Any, Any], Any], combine: Combine) -> Any:
+    def reduce(self, function: OfPart, combine: Combine) -> Any:
         """Return ``function(x, y, ids)`` of all parts, combined; None of an empty part is passed over.
 
         An error that `function` raises because of a part is raised here, once all is over. TypeError and ValueError are
@@ -151,7 +153,7 @@ class Partitions(ABC):
         return None if self.partitioned_by is None else PersonIds()
 
 
-def reduced(run: Callable[[Function, Combine], Any], function: Callable[[Any, Any, Any], Any], combine: Combine) -> Any:
+def reduced(run: Callable[[Function, Combine], Any], function: OfPart, combine: Combine) -> Any:
     """Let an engine run, as `Partitions.reduce` has it."""
     error: Exception
     try:
@@ -186,9 +188,7 @@ def _of_x(function: Callable[[Any], Any], x: Any, y: Any, ids: Any) -> Any:
 class _Mapped(Partitions):
     """Parts of another table, passed through a function."""
 
-    def __init__(
-        self, source: Partitions, function: Callable[[Any, Any, Any], Any], n_features: int, n_outcomes: int
-    ) -> None:
+    def __init__(self, source: Partitions, function: OfPart, n_features: int, n_outcomes: int) -> None:
         super().__init__(n_features, n_outcomes, partitioned_by=source.partitioned_by)
         self._source, self._function = source, function
 
@@ -209,7 +209,7 @@ class _Refusal:
     error: Exception
 
 
-def _of_part(function: Callable[[Any, Any, Any], Any], part: Any) -> Any:
+def _of_part(function: OfPart, part: Any) -> Any:
     """Call a function of a part, with errors as results."""
     return _guarded(lambda: function(*_fields(part)))
 

@@ -48,7 +48,7 @@ from dpfast._arrays import FloatArray
 from dpfast._redacted import in_own_words
 from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_anew, is_read_once, is_unordered
 from dpfast.io.engines import DaskPartitions
-from dpfast.io.partitions import Found, Partitions, PersonIds
+from dpfast.io.partitions import Combine, Found, Partitions, PersonIds
 from dpfast.io.sources import as_matrix, is_dask
 from dpfast.kernels.columns import Rows, kept, numbers_of
 
@@ -217,12 +217,7 @@ class Table:
         return int(self.reduce(_count_rows, operator.add))
 
     def reduce(
-        self,
-        function: Callable[..., Found],
-        combine: Callable[[Any, Any], Any],
-        *,
-        groups: object = None,
-        may_copy: bool = False,
+        self, function: Callable[..., Found], combine: Combine, *, groups: object = None, may_copy: bool = False
     ) -> Found:
         """Return ``function(table, groups=groups)`` of each partition, a table with the ids of its people, combined.
 
