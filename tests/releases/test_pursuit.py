@@ -65,7 +65,7 @@ def moved_mu(mechanism, one, other):
 
 def budgeted_mu(mechanism):
     if isinstance(mechanism, FeaturePick):
-        return mechanism.length
+        return mechanism.privacy.epsilon
     return gaussian_mu(*mechanism.privacy.target) if mechanism.privacy.delta else mechanism.privacy.epsilon
 
 
@@ -185,7 +185,7 @@ def test_more_rows_of_a_person_than_sums_have_room_for_are_refused_at_once():
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_a_pick_has_the_odds_of_its_scores(adjacency):
     """A part of m moves scores by 2 m in either direction, or by m; of what was picked there is nothing."""
-    pick = FeaturePick.calibrate(3.0, adjacency, 0.5, (4, 2), 1000, picked=(1,))
+    pick = FeaturePick.calibrate(Privacy(3.0, 0.0, adjacency), 0.5, (4, 2), 1000, picked=(1,))
     length = pick.rate * 0.5 * (4.0 if adjacency == "replace_one" else 2.0)
     assert length == pytest.approx(3.0, rel=1e-6)
     assert length <= 3.0
@@ -203,9 +203,10 @@ def test_a_pick_has_the_odds_of_its_scores(adjacency):
 
 
 def test_a_pick_allows_for_the_rounding_of_norms():
-    exact = [FeaturePick.calibrate(1.0, one, 1.0, (3, 1), 1) for one in ADJACENCIES]
-    many = [FeaturePick.calibrate(1.0, one, 1.0, (3, 1000), 2**30) for one in ADJACENCIES]
-    private = [FeaturePick.calibrate(1.0, one, 1.0, (3, 1000), None) for one in ADJACENCIES]
+    privacies = [Privacy(1.0, 0.0, one) for one in ADJACENCIES]
+    exact = [FeaturePick.calibrate(one, 1.0, (3, 1), 1) for one in privacies]
+    many = [FeaturePick.calibrate(one, 1.0, (3, 1000), 2**30) for one in privacies]
+    private = [FeaturePick.calibrate(one, 1.0, (3, 1000), None) for one in privacies]
     assert [one.rate for one in private] == [one.rate for one in many]
     for one, other, length in zip(exact, many, (4.0, 2.0), strict=True):
         assert 1.0 / one.rate == pytest.approx(length, rel=1e-12)
@@ -213,7 +214,7 @@ def test_a_pick_allows_for_the_rounding_of_norms():
 
 
 def test_sums_of_another_shape_are_refused():
-    pick = FeaturePick.calibrate(1.0, "replace_one", 1.0, (3, 1), 10)
+    pick = FeaturePick.calibrate(Privacy(1.0), 1.0, (3, 1), 10)
     with pytest.raises(ValueError, match="shape"):
         pick.release(FixedPoint.zeros((4, 1), 0), SeededSource(0), "a pick")
 

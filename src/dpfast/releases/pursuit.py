@@ -45,10 +45,10 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock, kept, numbers_of
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
-from dpfast.privacy import Adjacency, Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
+from dpfast.privacy import Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
 from dpfast.privacy.guarantee import ROUND_UP, remembered
 from dpfast.releases.mechanism import Drawn, Mechanism, NoisySum, Query, SingleRelease, Stages, within
-from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, weights_of
+from dpfast.releases.moments import DeclaredPeople, JointMoments, Shape, noisy_moments, weights_of
 from dpfast.releases.people import People
 from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.averaged_descent import quantile_bin
@@ -238,34 +238,27 @@ class Chosen(NamedTuple):
 class FeaturePick(SingleRelease):
     """The mechanism: the exponential mechanism over features, for their sums with clipped residuals."""
 
-    #: Its bounded range, and the neighbouring relation.
-    length: float
-    adjacency: Adjacency
+    #: The guarantee of a pick alone: its epsilon is the bounded range.
+    privacy: Privacy
     rate: float
     #: Features and outcomes, and the features that are no candidates.
-    shape: tuple[int, int]
+    shape: Shape
     picked: Features = ()
     unit: Unit = "row"
 
     @classmethod
     def calibrate(
         cls,
-        length: float,
-        adjacency: Adjacency,
+        privacy: Privacy,
         part: float,
-        shape: tuple[int, int],
+        shape: Shape,
         n_rows: int | None,
         picked: Features = (),
         max_rows: int | None = None,
     ) -> Self:
         """Calibrate for a bound on a row's part in a feature's sums; `n_rows` is None if it is private."""
-        rate = _rate_of_pick(length, adjacency, part, shape[1], n_rows, max_rows)
-        return cls(length, adjacency, rate, shape, picked, "row" if max_rows is None else "person")
-
-    @cached_property
-    def privacy(self) -> Privacy:
-        """The guarantee of a pick alone."""
-        return Privacy(self.length, 0.0, self.adjacency)
+        rate = _rate_of_pick(privacy, part, shape[1], n_rows, max_rows)
+        return cls(privacy, rate, shape, picked, "row" if max_rows is None else "person")
 
     @property
     def scales(self) -> dict[str, float]:
@@ -285,19 +278,16 @@ class FeaturePick(SingleRelease):
         pick = noise.ExponentialPick(self.rate, source)
         pick.update(-scores[candidates])
         feature = np.array(candidates[pick.index], np.int64)
-        mu = range_mu(self.length)
-        values = {"feature": feature}
-        return Drawn("exponential mechanism", values, mu=mu, log_range=self.length, unit=self.unit)
+        length, values = self.privacy.epsilon, {"feature": feature}
+        return Drawn("exponential mechanism", values, mu=range_mu(length), log_range=length, unit=self.unit)
 
 
 @remembered
-def _rate_of_pick(
-    length: float, adjacency: Adjacency, part: float, n_outcomes: int, n_rows: int | None, max_rows: int | None
-) -> float:
+def _rate_of_pick(privacy: Privacy, part: float, n_outcomes: int, n_rows: int | None, max_rows: int | None) -> float:
     """Return the largest rate of a pick that keeps to a range of log probabilities, for a part of each row."""
     error = score_error(MOST_ROWS_IF_PRIVATE if n_rows is None else n_rows, part, n_outcomes)
     of_person = part if max_rows is None else part * max_rows * ROUND_UP
-    return score_rate(length, 2.0 * of_person, error, adjacency=adjacency)
+    return score_rate(privacy.epsilon, 2.0 * of_person, error, adjacency=privacy.adjacency)
 
 
 @dataclass(frozen=True)
@@ -330,7 +320,7 @@ class Pursuit(Mechanism[Chosen]):
 
     privacy: Privacy
     size: int
-    shape: tuple[int, int]
+    shape: Shape
     entry_bound: float
     row_bound: float
     outcome_bound: float
@@ -396,9 +386,8 @@ class Pursuit(Mechanism[Chosen]):
     def pick(self, clip: float, picked: Features = ()) -> FeaturePick:
         """Return the mechanism that picks a feature by clipped residuals."""
         part = part_bound(self.entry_bound, clip, self.shape[1])
-        length = self._parts.pick
-        adjacency = self.privacy.adjacency
-        return FeaturePick.calibrate(length, adjacency, part, self.shape, self.n_rows, picked, self.max_rows)
+        privacy = Privacy(self._parts.pick, 0.0, self.privacy.adjacency)
+        return FeaturePick.calibrate(privacy, part, self.shape, self.n_rows, picked, self.max_rows)
 
     @property
     def unit(self) -> Unit:
