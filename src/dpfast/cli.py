@@ -94,41 +94,39 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.set_defaults(run=lambda _: _help(parser))
     commands = parser.add_subparsers(dest="command", metavar="command")
 
-    demo = commands.add_parser("demo", help="every estimator beside its fit without privacy, in a few seconds")
+    demo = commands.add_parser("demo", help="compare every estimator with its non-private fit, in a few seconds")
     demo.add_argument(
         "--output", type=Path, default=Path("dpfast-demo"), metavar="DIR", help="where files go (default: dpfast-demo)"
     )
     demo.set_defaults(run=_demo)
 
-    fit = commands.add_parser("fit", help="a batch job: table, bounds, estimator, budget and outputs in a TOML file")
+    fit = commands.add_parser("fit", help="run a job: a TOML file with table, bounds, estimator, budget and outputs")
     fit.add_argument("job", type=Path, metavar="JOB.toml", help="written by `dpfast new`, and filled in")
-    fit.add_argument(
-        "--force", action="store_true", help="replace outputs; a release that was made is made and paid again"
-    )
+    fit.add_argument("--force", action="store_true", help="make and pay for a new release, and replace the outputs")
     fit.add_argument("--quiet", action="store_true", help="no progress bar")
     fit.add_argument("--debug", action="store_true", help="show the traceback of an error, which may quote data")
     fit.set_defaults(run=_fit)
 
     new = commands.add_parser("new", help="write a job to fill in, with every key explained")
-    new.add_argument("kind", nargs="?", metavar="FAMILY", help="what it fits; without, they are listed")
+    new.add_argument("kind", nargs="?", metavar="FAMILY", help="the kind of job; without it, all kinds are listed")
     new.add_argument("--output", type=Path, metavar="JOB.toml", help="where to write it (default: standard output)")
-    new.add_argument("--schema", action="store_true", help="the JSON schema of jobs instead, for editors")
+    new.add_argument("--schema", action="store_true", help="print the JSON schema of jobs instead, for editors")
     new.set_defaults(run=_new)
 
-    check = commands.add_parser("check", help="look at all of a job but the rows: keys, files, bounds, budget")
+    check = commands.add_parser("check", help="check a job without reading rows: keys, files, bounds, budget")
     check.add_argument("job", type=Path, metavar="JOB.toml", help="written by `dpfast new`, and filled in")
     check.set_defaults(run=_check)
 
     plan = commands.add_parser(
         "plan",
-        help="expected error and people needed, from public numbers alone",
+        help="compute the expected error and the people needed, from public numbers",
         usage="dpfast plan JOB.toml [--people N] [--target ERROR], or dpfast plan --estimator NAME --delta DELTA ...",
     )
     of_job = arguments[:1] == ["plan"] and len(arguments) > 1 and not arguments[1].startswith("-")
     if of_job:
-        plan.add_argument("job", type=Path, metavar="JOB.toml", help="whose data is not read, and need not be there")
-        plan.add_argument("--people", type=int, metavar="N", help="how many there are (default: as many as needed)")
-        plan.add_argument("--target", type=float, metavar="ERROR", help="the error to count those needed for")
+        plan.add_argument("job", type=Path, metavar="JOB.toml", help="its data is not read, and need not exist")
+        plan.add_argument("--people", type=int, metavar="N", help="number of people (default: as many as needed)")
+        plan.add_argument("--target", type=float, metavar="ERROR", help="the error for which people needed are counted")
         plan.set_defaults(run=_plan_job)
     else:
         _add_privacy(plan, delta=None)
@@ -138,12 +136,16 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     ledger_command.add(commands)
 
     audit = commands.add_parser(
-        "audit", help="attack every mechanism, and some broken ones; print each claim against what was found"
+        "audit", help="attack every mechanism, and some broken ones; compare claims with findings"
     )
     audit.add_argument(
-        "--thorough", action="store_true", help="every claim with either noise and relation, 400 outputs (minutes)"
+        "--thorough",
+        action="store_true",
+        help="attack every claim, with both kinds of noise and both adjacencies, by 400 outputs (minutes)",
     )
-    audit.add_argument("--runs", type=int, help="outputs drawn on either table (default: 100, or 400 if thorough)")
+    audit.add_argument(
+        "--runs", type=int, help="outputs drawn for each of two tables (default: 100, or 400 with --thorough)"
+    )
     audit.add_argument("--mechanism", metavar="TEXT", help="only mechanisms with this in their names, every claim")
     audit.add_argument(
         "--json", nargs="?", type=Path, const=Path("-"), metavar="FILE", help="findings as JSON (default: printed)"

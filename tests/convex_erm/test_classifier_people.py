@@ -83,12 +83,12 @@ def test_it_costs_what_was_asked_and_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("options", "given", "message"),
     [
-        ({"delta": 0.0}, (3,), "groups go with descent alone"),
-        ({"epsilon": math.inf}, (3,), "groups go with descent alone"),
-        ({"inference": True}, (3,), "groups go with descent alone"),
-        ({"method": "objective"}, (3,), "groups go with descent alone"),
-        ({"constraint": L2Ball(1.0)}, (3,), "groups go with descent alone"),
-        ({"loss": "hinge"}, (3,), "groups go with descent alone"),
+        ({"delta": 0.0}, (3,), "groups need descent"),
+        ({"epsilon": math.inf}, (3,), "groups need descent"),
+        ({"inference": True}, (3,), "groups need descent"),
+        ({"method": "objective"}, (3,), "groups need descent"),
+        ({"constraint": L2Ball(1.0)}, (3,), "groups need descent"),
+        ({"loss": "hinge"}, (3,), "groups need descent"),
         ({}, (None,), "groups \\(.*\\) and max_rows \\(.*\\) go together"),
         ({}, (0,), "max_rows"),
         ({}, (1 << 20,), "max_rows must be at most"),

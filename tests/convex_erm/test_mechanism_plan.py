@@ -131,9 +131,9 @@ def test_a_plan_is_of_the_releases_that_a_fit_makes():
 
 def test_a_plan_refuses_people_where_a_fit_does():
     options = BUDGET | SHORT
-    with pytest.raises(ValueError, match="groups go with descent alone"):
+    with pytest.raises(ValueError, match="groups need descent"):
         ObjectivePerturbationRegressor.plan(400, D, max_rows=5, bound_y=1.0, constraint=L2Ball(2.0), **options)
-    with pytest.raises(ValueError, match="groups go with descent alone"):
+    with pytest.raises(ValueError, match="groups need descent"):
         ObjectivePerturbationClassifier.plan(400, D, max_rows=5, classes=[0, 1], loss="hinge", **options)
     with pytest.raises(ValueError, match="max_rows must be at most"):
         ObjectivePerturbationClassifier.plan(400, D, max_rows=1 << 20, classes=[0, 1], **options)

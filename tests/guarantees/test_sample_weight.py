@@ -15,7 +15,7 @@ from dpfast import MultiOutcomeRidge, PrivateStandardScaler, SparseRegression, r
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 
 TAKING = {"MultiOutcomeRidge", "ObjectivePerturbationClassifier", "ObjectivePerturbationRegressor"}
-MESSAGE = r"sample_weight is not supported by {}: how far a person of some weight moves"
+MESSAGE = r"sample_weight is not supported by {}: its sensitivity to weighted rows is not"
 
 
 @pytest.mark.parametrize("name", registry.ESTIMATORS)

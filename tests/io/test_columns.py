@@ -204,7 +204,7 @@ def test_a_csv_without_names_is_not_quoted(tmp_path):
     with pytest.raises(ValueError, match=r"no column 'weight' in its first line$") as raised:
         Columns(["age", "weight"]).check(path)
     path.write_text("age,age\n34,3\n")
-    with pytest.raises(ValueError, match="two columns alike"):
+    with pytest.raises(ValueError, match="two columns of one name"):
         Columns(["age"]).check(path)
 
 

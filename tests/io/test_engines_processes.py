@@ -67,7 +67,7 @@ def test_lists_of_parts_are_checked(arrays):
         ProcessPartitions([X], [Y, Y])
     with pytest.raises(ValueError, match="at least one part"):
         ProcessPartitions([])
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="given together"):
         ProcessPartitions([X], [Y], [Y[:, 0]])
 
 

@@ -96,7 +96,7 @@ def test_text_is_in_the_order_of_its_letters_unless_categories_are_declared_to_b
 )
 def test_text_that_says_dates_or_numbers_is_refused_where_letters_would_put_it_in_another_order(times):
     frame = pd.DataFrame({"who": ["a"] * 4 + ["b"] * 4, "month": 2 * times, "sales": np.arange(8.0)})
-    with pytest.raises(ValueError, match=r"times in column 'month' are text.*make dates"):
+    with pytest.raises(ValueError, match=r"times in column 'month' are text.*convert it to dates"):
         open_long_panel(frame, "who", "month", "sales", "b", 2)
     donors = frame.pivot(index="who", columns="month", values="sales")
     polars = pytest.importorskip("polars")

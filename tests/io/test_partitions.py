@@ -55,7 +55,7 @@ def test_people_are_asked_for_where_they_are_declared_and_nowhere_else(arrays):
         model.fit(by_person(X, Y, ids))
     with pytest.raises(ValueError, match="partitioned by person"):
         gram(by_person(X, Y, ids), **BOUNDS)
-    with pytest.raises(TypeError, match="lie with them"):
+    with pytest.raises(TypeError, match="belong to the parts"):
         model.fit(Listed(cut((X, Y), [100]), 4, 2), groups=ids, max_rows=4)
     without_ids = Listed(cut((X, Y), [100]), 4, 2, partitioned_by="person")
     with pytest.raises(ValueError, match="ids are needed in every part"):

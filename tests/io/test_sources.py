@@ -121,7 +121,7 @@ def test_a_row_group_does_not_lie_in_memory(tmp_path):
         ("t.csv", "secret,34\n0.5,0.1\n", "holds values in its first line"),
         ("t.csv", "secret,nan\n0.5,0.1\n", "holds values in its first line"),
         ("t.csv", "secret,\n0.5,0.1\n", "holds values in its first line"),
-        ("t.csv", "secret,secret\n0.5,0.1\n", "names two columns alike"),
+        ("t.csv", "secret,secret\n0.5,0.1\n", "has two columns of one name"),
         ("t.csv", "a,\xff\xfe\n1,2\n", "not a CSV file in UTF-8"),
         ("t.csv", "a,b\n" + "1,2\n" * 10_000 + "1,\xff\n", "cells that are not numbers"),
         ("t.csv", "", "is empty"),

@@ -144,7 +144,7 @@ def test_what_declares_no_states_is_refused_before_anything_is_observed(space, b
 
 
 def test_bins_do_not_go_with_states():
-    with pytest.raises(ValueError, match="bins do not go with states"):
+    with pytest.raises(ValueError, match="bins and states exclude each other"):
         declared_observations(CARD, [1, 2], None, 3)
 
 

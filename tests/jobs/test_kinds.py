@@ -560,7 +560,7 @@ def test_people_of_a_fit_that_sums_none_are_refused_before_rows_are_read(tmp_pat
     path, _ = with_people(tmp_path, kind, *changes)
     for command in ("check", "plan", "fit"):
         assert main([command, str(path)]) == 2
-        assert "groups go with " in capsys.readouterr().err
+        assert "groups need " in capsys.readouterr().err
 
 
 SITE = Category("site", ("Bern", "Basel", "Genf"), drop_first=True)

@@ -119,7 +119,7 @@ def test_a_new_job_is_accepted_and_planned(kind, tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     said = capsys.readouterr().out
     assert f"is a job of {kind}; " in said
-    assert "\na line of a CSV file is a row: " in said
+    assert "\nevery line of a CSV file is a row, " in said
     assert said.endswith("costs epsilon 1, delta 1e-06, replace-one, of a ledger of its own; no row was read\n")
     assert not (tmp_path / "fit").exists()
     (tmp_path / "table.csv").unlink()
@@ -188,7 +188,7 @@ def test_a_ledger_that_is_there_is_charged_by_no_check_and_no_plan(tmp_path, cap
     own = Ledger(Privacy(1.5, 1e-5), tmp_path / "l")
     assert main(["check", str(path)]) == 0
     assert main(["plan", str(path)]) == 0
-    assert "there is room for 1 such" in capsys.readouterr().out
+    assert "it has room for 1 such" in capsys.readouterr().out
     assert own.spent.epsilon == 0.0
     own.reserve(Privacy(1.0, 1e-6))
     for command in ("check", "plan"):

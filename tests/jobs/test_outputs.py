@@ -121,7 +121,7 @@ def test_every_format_holds_the_same_numbers(job, tmp_path):
     assert page.loaded[0].startswith("data:image/svg+xml;base64,")
     assert NAME in "".join(page.text)
     before_the_job = "".join(page.text).partition("sha256")[0]
-    assert "what a person's record says changes the odds of any conclusion" in before_the_job
+    assert "what a person's record says changes the probability of any result" in before_the_job
     in_markdown = (folder / "report.md").read_text()
     assert in_markdown.count(r"a\|b \<i\>\$x\_\{\$\</i\>") == 2
     assert "<i>" not in in_markdown.replace(r"\<i\>", "")
@@ -171,7 +171,7 @@ def test_the_first_page_is_for_those_who_answer_for_the_data(job, tmp_path):
     assert f"- what: {plain_words(model.privacy_spent_)}" in first.replace("\\", "")
     assert "| a count | 1 |" in first
     assert f"| MultiOutcomeRidge | {len(model.releases_)} |" in first
-    assert "is not in the ledger 'people.json'" in first
+    assert "are not in the ledger 'people.json'" in first
     assert "voided" not in first
     # The engineer's words stay below the line.
     for word in ("sha256", "mu^2", "scale", "ridge lambda", "bound_y"):

@@ -97,7 +97,7 @@ def test_the_error_of_a_regression_is_said_to_be_no_smaller_than_it_is():
             model.fit(x, x @ theta + rng.normal(size=3_000))
         xx = 0.4 * np.eye(16) + 0.6
         off = model.coef_[0] - theta
-        said.append(float(dict(MultiOutcome().facts(model))["error as released"].split()[0]))
+        said.append(float(dict(MultiOutcome().facts(model))["error as released"].split()[1]))
         made.append(off @ xx @ off / (theta @ xx @ theta))
     assert np.median(said) > 0.7 * np.median(made)
     assert np.median(said) < 1.0

@@ -272,7 +272,7 @@ def test_what_another_job_has_released_is_completed_by_no_other(change, tmp_path
     else:
         write(tmp_path, epsilon=2.0)
     for command in (check, fit):
-        with pytest.raises(FileExistsError, match="is the model of a release that was made and paid for, of another"):
+        with pytest.raises(FileExistsError, match="holds a release that was paid for, of another"):
             command(path)
     assert MultiOutcomeRidge.load(tmp_path / ".fit.partial" / "model.json").releases_
     assert paid(tmp_path) == 1

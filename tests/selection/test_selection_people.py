@@ -159,10 +159,10 @@ def test_a_mean_of_a_persons_rows_is_rounded_down():
         ({"groups": np.zeros(N * K)}, ValueError, "at least 2 people"),
         ({"groups": [None] * N * K}, ValueError, "groups has missing ids"),
         ({"estimators": [ridge(), SparseRegression(1.0, n_nonzero=2, selector="exponential")]}, ValueError,
-         r"estimators\[1\]: groups go with selector='pursuit'"),
+         r"estimators\[1\]: groups need selector='pursuit'"),
         ({"delta": 0.0, "estimators": [
             ObjectivePerturbationRegressor(1.0, bound_x=1.0, bound_y=1.0, loss="huber")
-        ]}, ValueError, r"estimators\[0\]: groups go with descent"),
+        ]}, ValueError, r"estimators\[0\]: groups need descent"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_selected_for_persons_is_refused_and_costs_nothing(given, error, message):

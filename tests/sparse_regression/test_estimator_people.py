@@ -62,9 +62,9 @@ def test_parts_by_person_and_several_outcomes_are_the_same():
 @pytest.mark.parametrize(
     ("options", "given", "message"),
     [
-        ({"selector": "exponential"}, (3,), "groups go with selector='pursuit'"),
-        ({"selector": "sample_aggregate"}, (3,), "groups go with selector='pursuit'"),
-        ({"epsilon": math.inf}, (3,), "groups go with selector='pursuit'"),
+        ({"selector": "exponential"}, (3,), "groups need selector='pursuit'"),
+        ({"selector": "sample_aggregate"}, (3,), "groups need selector='pursuit'"),
+        ({"epsilon": math.inf}, (3,), "groups need selector='pursuit'"),
         ({}, (None,), "groups \\(.*\\) and max_rows \\(.*\\) go together"),
         ({}, (0,), "max_rows"),
         ({}, (1 << 20,), "max_rows must be at most"),

@@ -150,5 +150,5 @@ def test_what_is_not_finite_and_other_numbers_of_rows_are_refused():
         with pytest.raises(ValueError, match="y contains NaN"):
             scores(x, np.where(np.eye(4, 1) > 0, bad, r))
     for rows in (3, 5):
-        with pytest.raises(ValueError, match="rows than the time before"):
+        with pytest.raises(ValueError, match="rows than before"):
             scores(np.ones((rows, 2)), r)

@@ -669,8 +669,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             self._weights(self._declared_classes())
         elif not math.isinf(privacy.epsilon):
             raise ValueError(
-                "classes must be declared, such as classes=[0, 1]: labels that are found in a table tell of the people "
-                "in it"
+                "classes must be declared, such as classes=[0, 1]: labels read from a table reveal people in it"
             )
         check.choice("probabilities", self.probabilities, ("calibrated", "link"))
 
@@ -754,8 +753,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             return weights
         if isinstance(given, str):
             raise ValueError(
-                f"class_weight must not be {given!r}: weights that follow from how often labels occur tell of the "
-                "people in the table; declare weights from what is public, as a mapping from classes to numbers"
+                f"class_weight must not be {given!r}: weights computed from how often labels occur reveal people in "
+                "the table; declare public weights, as a mapping from classes to numbers"
             )
         if not isinstance(given, Mapping):
             raise TypeError(

@@ -192,8 +192,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     def _check_inference(self) -> None:
         if isinstance(self.loss, CallableLoss) or self.calibration != "sound":
             raise ValueError(
-                "inference=True needs calibration='sound' and a loss of dpfast.solvers: of one given by functions no "
-                "row's part is known to depend on that row alone"
+                "inference=True needs calibration='sound' and a loss of dpfast.solvers: with a loss given by "
+                "functions, a row's part may depend on other rows"
             )
 
     def _check_descent(self, privacy: Privacy) -> None:
@@ -219,7 +219,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     def _check_takes_people(self, privacy: Privacy) -> None:
         if math.isinf(privacy.epsilon) or not self._may_descend or self.inference:
             raise ValueError(
-                f"groups go with descent alone: a finite epsilon, delta > 0, {self._DESCENT_TAKES}, method 'auto' or "
+                f"groups need descent: a finite epsilon, delta > 0, {self._DESCENT_TAKES}, method 'auto' or "
                 "'gradient', and no constraint, penalty, ridge or inference"
             )
 

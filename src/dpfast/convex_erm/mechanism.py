@@ -744,7 +744,7 @@ def objective_perturbation(
     check_problem(loss, constraint, penalty)
     if isinstance(X, Gram):
         if not isinstance(loss, SquaredLoss) or y is not None or bound_x is not None:
-            raise ValueError("a Gram goes with SquaredLoss(), and has outcomes and bounds of its own")
+            raise ValueError("a Gram needs SquaredLoss(), and has its own outcomes and bounds")
         if X.unit is not None:
             raise ValueError("gram must be of rows: sums over people who own several change by more than a row")
     elif bound_x is None or y is None:

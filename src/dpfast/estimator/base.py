@@ -75,8 +75,8 @@ def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
     def answering(self: Any, *args: Any, sample_weight: object = None, **kwargs: Any) -> Any:
         if sample_weight is not None:
             raise TypeError(
-                f"sample_weight is not supported by {type(self).__name__}: how far a person of some weight moves what "
-                f"it releases has not been proved. {_ELSEWHERE['max_weight']}"
+                f"sample_weight is not supported by {type(self).__name__}: its sensitivity to weighted rows is not "
+                f"proved. {_ELSEWHERE['max_weight']}"
             )
         return fit(self, *args, **kwargs)
 
@@ -185,8 +185,8 @@ def warn_of_delta(privacy: Privacy, n: int) -> None:
     """Warn if a public number of people is so small that delta hides none of them."""
     if privacy.delta * n >= 1.0 and not math.isinf(privacy.epsilon):
         warn(
-            f"delta {privacy.delta:.6g} is at least 1 over the number of people, {n}: a mechanism that publishes the "
-            "record of one of them, drawn at random, has this guarantee. A delta far below that is needed, such as "
+            f"delta {privacy.delta:.6g} is at least 1 over the number of people, {n}: publishing the record of a "
+            "random person would have this guarantee. Use a delta far below that, such as "
             f"{0.01 / n:.0e}.",
             LargeDeltaWarning,
         )
@@ -500,8 +500,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         if not self._is_solved:
             raise NotFittedError(
-                f"this {type(self).__name__} has released what it is fitted from, and is not solved: call complete(), "
-                "which spends nothing"
+                f"this {type(self).__name__} has its releases, but no result yet: call complete(), which spends nothing"
             )
         return any(name[-1] == "_" and name[0] != "_" for name in vars(self))
 
@@ -766,7 +765,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         estimator = cls(**parameters)._in_order()
         privacy = estimator._checked()
         if estimator._stand_in() is not estimator:
-            raise ValueError("plan knows no data: give it numbers, such as you expect, in the place of 'private'")
+            raise ValueError("plan reads no data: give the numbers that you expect in place of 'private'")
         if check.optional(check.positive_integer, "max_rows", max_rows) is not None:
             estimator._check_takes_people(privacy)
         return estimator, privacy

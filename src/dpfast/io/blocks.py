@@ -52,8 +52,8 @@ def check_aligned(**tables: Any) -> None:
         sources.check_unmasked(table, name)
         if len(given) > 1 and is_unordered(table):
             raise TypeError(
-                f"{name} is a query, whose rows come in no fixed order, so that no other table can go with it row by "
-                "row: collect it, or give one table of features and outcomes, "
+                f"{name} is a query, whose rows come in no fixed order, so they cannot be matched with another "
+                "table: collect it, or give one table of features and outcomes, "
                 "dpfast.io.Columns(features, outcomes).encode(query)"
             )
     if len(given) < 2:
@@ -243,7 +243,7 @@ def _iterable_blocks(table: Iterable[Any], name: str, *, is_outcome: bool, allow
             raise TypeError(f"{name} yields data frames, whose rows are paired by their indices: yield (X, Y) pairs")
         if isinstance(item, tuple):
             if not allow_pairs or len(item) != 2:
-                raise TypeError(f"{name} yields tuples; (X, Y) pairs are accepted only where Y is not given as well")
+                raise TypeError(f"{name} yields tuples; (X, Y) pairs are accepted only if Y is not given, too")
             yield from blocks(*item)
         else:
             yield from _stream(item, name, is_outcome=is_outcome)

@@ -60,7 +60,7 @@ def csv_names(path: Path) -> list[str]:
     if not names:
         raise ValueError(f"{str(path)!r} is empty: the first line of a CSV file must name its columns")
     if len(set(names)) < len(names):
-        raise ValueError(f"{str(path)!r} names two columns alike in its first line")
+        raise ValueError(f"{str(path)!r} has two columns of one name in its first line")
     return names
 
 

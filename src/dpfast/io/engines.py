@@ -89,7 +89,7 @@ def _widths_of(run: Callable[[list[Any], Function, Combine], Any], parts: list[A
 
 def _check_ids(has_ids: bool, is_declared: bool) -> None:
     if has_ids != is_declared:
-        raise ValueError("ids and partitioned_by='person' go together: whose rows are whose, and where they lie")
+        raise ValueError("ids and partitioned_by='person' must be given together")
 
 
 # Results that a task combines: enough that combining costs few tasks, few enough to be held at a time.
@@ -326,7 +326,7 @@ class ProcessPartitions(Partitions):
                 if losses > _MOST_LOSSES:
                     raise EngineError(
                         "worker processes ended again and again, killed perhaps for lack of memory (use fewer workers, "
-                        "or smaller parts) or unable to load what they are given: what they print says more"
+                        "or smaller parts) or unable to load their tables and functions: see what they print"
                     ) from None
         return found[0]
 
@@ -341,7 +341,7 @@ class ProcessPartitions(Partitions):
             except BrokenProcessPool:
                 raise EngineError(
                     "worker processes could not be started: a script must do its work under "
-                    "'if __name__ == \"__main__\":', as workers import it; what they print says more"
+                    "'if __name__ == \"__main__\":', as workers import it; see what they print"
                 ) from None
         return self._pool
 

@@ -473,8 +473,8 @@ def _periods_of(column: Any, name: str) -> Any:
         # None is of text without an order of its own: the column is declared to hold times.
         if _is_in_time(labels.tolist()) is False:
             raise ValueError(
-                f"times in column {name!r} are text, whose order of letters is not that of the dates or numbers in it: "
-                "make dates (pandas.to_datetime), numbers or an ordered category of them first"
+                f"times in column {name!r} are text that does not sort like the dates or numbers in it: convert it "
+                "to dates (pandas.to_datetime), numbers or an ordered category first"
             )
     if not labels.is_unique:
         raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")

@@ -92,7 +92,8 @@ def _check(one: object, name: str) -> None:
         raise ValueError(f"{name} has missing ids: every row needs one")
     elif type(one).__eq__ is object.__eq__ and not isinstance(one, Enum):
         raise TypeError(
-            f"{name} holds an id that equals no copy of itself: ids are numbers, strings, bytes, dates, tuples of "
+            f"{name} holds an id that does not equal a copy of itself: ids are numbers, strings, bytes, dates, "
+            "tuples of "
             "these, or objects with an equality of their own"
         )
 
@@ -204,8 +205,8 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
         ids = None
     if ids is None:  # not within the block: the error would be quoted as context
         raise ValueError(
-            "groups cannot be read as an array of ids: it is of a type of Arrow's that has none, or holds codes that "
-            "its dictionary does not have"
+            "groups cannot be read as an array of ids: its Arrow type has no such array, or it holds codes outside "
+            "of its dictionary"
         )
     if ids.ndim != 1:
         raise ValueError(f"groups must be 1-D, with one id a row, got {ids.ndim} dimensions")

@@ -110,7 +110,7 @@ def check_no_dask(table: object) -> None:
     """Refuse a Dask collection for rows to be put in order: they may lie in several of its partitions."""
     if is_dask(table):
         raise TypeError(
-            "a table in long form, whose rows are put in order, cannot be a Dask collection: compute it first, or give "
+            "a table in long form must be sorted, so it cannot be a Dask collection: compute it first, or give "
             "dpfast.io.DaskPartitions of wide donors, or of a bag of Trajectories"
         )
 
@@ -223,8 +223,8 @@ def borrowed(values: Any, name: str) -> Any:
     device = in_own_words(lambda: int(values.__dlpack_device__()[0]), problem, TypeError)
     if device not in _READ_BY_THE_PROCESSOR:
         raise TypeError(
-            f"{name} lies in the memory of a GPU or another device: copy it to that of the processor first, as .get() "
-            "of CuPy and .cpu() of PyTorch do"
+            f"{name} is in the memory of a GPU or another device: copy it to the CPU first, by .get() of CuPy or "
+            ".cpu() of PyTorch"
         )
     return in_own_words(lambda: np.from_dlpack(values), problem, TypeError)
 

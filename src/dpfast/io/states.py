@@ -101,9 +101,7 @@ class StateEncoder:
 def declared_states(n_states: int | None, states: Iterable[Hashable] | None) -> tuple[int, StateEncoder | None]:
     """Return the number of states, and their encoder where they were listed; one of the two must be declared."""
     if (n_states is None) == (states is None):
-        raise ValueError(
-            "either n_states or states must be given: which states there are is public, and never taken from the data"
-        )
+        raise ValueError("either n_states or states must be given: states are public, and never taken from the data")
     if states is None:
         return check.positive_integer("n_states", n_states), None
     encoder = states if isinstance(states, StateEncoder) else StateEncoder(states)
@@ -151,7 +149,9 @@ def declared_observations(
     """Return the number of states, their encoder if they have names, and the way from an observation to a number."""
     if states is not None:
         if bins is not None:
-            raise ValueError("bins do not go with states: say in encode which state an observation is")
+            raise ValueError(
+                "bins and states exclude each other: with states, encode returns the state of an observation"
+            )
         number, encoder = declared_states(None, states)
         assert encoder is not None
         return number, encoder, lambda seen: int(encoder.codes([seen if encode is None else encode(seen)])[0])
@@ -168,8 +168,8 @@ def declared_observations(
     number = math.prod(map(len, declared.names))
     if number > _MOST_STATES:
         raise ValueError(
-            f"the observation space has {number} states, and at most {_MOST_STATES} can be named: take fewer bins, or "
-            "list those that are to be told apart in `states`"
+            f"the observation space has {number} states, and at most {_MOST_STATES} are possible: use fewer bins, "
+            "or list the states to distinguish in `states`"
         )
     encoder = StateEncoder(product(*declared.names))
     return number, encoder, lambda seen: int(encoder.codes([state_of(seen)])[0])

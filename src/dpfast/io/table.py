@@ -106,7 +106,7 @@ class Passes:
         if self._seen is None:
             self._seen = n_rows, sums
         elif self._seen != (n_rows, sums):
-            raise ValueError("X or Y gave other rows than the time before: every pass must read the same table")
+            raise ValueError("X or Y gave other rows than before: every pass must read the same table")
 
 
 def _arrays(block: Rows | None) -> list[NDArray[Any]]:
@@ -227,13 +227,13 @@ class Table:
         assert self.partitions is not None
         if groups is None and self.partitions.partitioned_by is not None:
             raise ValueError(
-                "X is declared to be partitioned by person: max_rows, the most rows of one that count, is needed "
-                "where an estimator takes it; others take one person a row alone"
+                "X is partitioned by person: give max_rows, the number of rows counted per person, if the estimator "
+                "takes it; others take one row per person"
             )
         if groups is not None and not isinstance(groups, PersonIds):
             raise TypeError(
-                "groups of a table in parts lie with them, all rows of a person in one: give ids, and "
-                "partitioned_by='person', to DaskPartitions or what else holds the parts, and max_rows alone to fit"
+                "groups of a table in parts belong to the parts, with all rows of a person in one: give ids and "
+                "partitioned_by='person' to DaskPartitions or another holder of parts, and only max_rows to fit"
             )
         of_part = partial(_of_part, function, (self.n_features, self.n_outcomes), groups is not None, may_copy)
         found: Found = self.partitions.reduce(of_part, combine)
@@ -281,7 +281,7 @@ def open_table(X: Any, Y: Any = None, *, may_copy: bool = False) -> Table:
         X, Y = DaskPartitions(X, Y), None
     if isinstance(X, Partitions):
         if Y is not None:
-            raise TypeError(f"Y must be among the parts of X, which is a {type(X).__qualname__}, and not be given")
+            raise TypeError(f"Y must be among the parts of X, a {type(X).__qualname__}, and not be given separately")
         return Table(X.n_features, X.n_outcomes, partitions=X, is_at_hand=False)
     table = _opened(X, Y, may_copy)
     if table is None:

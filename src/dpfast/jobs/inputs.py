@@ -259,7 +259,7 @@ class PanelForm:
         layout, targets = sections["panel"], sections.get("targets", {})
         files = sections["input"].found(here) if look else []
         if layout.periods is None and targets:
-            raise ValueError("[targets] are for wide tables; of a long one targets are the units that are treated")
+            raise ValueError("[targets] are for wide tables; in a long one the treated units are the targets")
         layout.columns.check(files)
         if layout.periods is None:
             return Panel(files, layout, tuple(map(str, layout.several)))

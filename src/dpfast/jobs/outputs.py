@@ -157,8 +157,8 @@ def unfinished(job: Job) -> bool:
         return False
     if (kept.parent / _OWNER).read_bytes() != _identity(job):
         raise FileExistsError(
-            f"[output] {str(kept)!r} is the model of a release that was made and paid for, of another job or of tables "
-            "that have changed since: load it, complete it and move it away, or say --force, which gives it up"
+            f"[output] {str(kept)!r} holds a release that was paid for, of another job or of tables that have "
+            "changed since: load the model, complete it and move the file away, or discard it by --force"
         )
     return True
 

@@ -35,8 +35,7 @@ Table = Mapping[str, Any]
 #: Rows of a table that the report shows; its files hold all.
 MOST_ROWS = 60
 _NOT_PROMISED = (
-    "what is true of people in general, such as that a treatment works, can be concluded of anybody, also of those who "
-    "are not in the table"
+    "facts about people in general, such as that a treatment works: they apply to everybody, in the table or not"
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
@@ -71,7 +70,7 @@ def first_page(job: Job, model: Any) -> list[Part]:
         ("by this job", str(model.privacy_spent_)),
         ("by all computations so far", f"{ledger.spent}: at the delta of the budget, and {IF_BEFOREHAND}"),
         ("of a budget of", str(ledger.budget)),
-        ("all that may be spent promises", plain_words(ledger.promised)),
+        ("the whole budget promises", plain_words(ledger.promised)),
     ]
     computations = {"computations": _computations(ledger.releases)}
     return [
@@ -103,11 +102,11 @@ def _voids(job: Job, model: Any) -> Iterator[tuple[str, str]]:
         yield "other computations", "this job has a ledger of its own: what others release of these people adds to it"
     else:
         here = repr(job.ledger_path.name)
-        yield "other computations", f"what is released of these people and is not in the ledger {here}"
+        yield "other computations", f"releases about these people that are not in the ledger {here}"
     if job.unit == "row":
-        yield "several rows of a person", "who has several rows in the table is promised less, the more there are"
-    yield "access to the computer", "whoever sees the table, or the memory or temporary files of that computer"
-    yield "predictions", "published predictions for people of the table: each tells of the record it is computed from"
+        yield "several rows of a person", "the more rows a person has in the table, the weaker is their guarantee"
+    yield "access to the computer", "anybody who sees the table, or the memory or temporary files of that computer"
+    yield "predictions", "published predictions for people of the table: each reveals the record it is computed from"
 
 
 def drawn(figures: Callable[[], Mapping[str, Axes]], formats: Iterable[str]) -> dict[str, dict[str, bytes]]:

@@ -186,7 +186,7 @@ Outcomes = Literal["several", "one", "labels", "none"]
 
 @dataclass(frozen=True)
 class OwnerColumn:
-    """Where a person owns several rows: noise then hides a whole person. Without, every row is a person of its own.
+    """If people have several rows: noise then hides a whole person. Without this table, every row is a person.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class RowWeights:
     weight : str
         The column of weights, at least 0. It is read before the rest.
     max_weight : float
-        The largest that counts, declared: larger ones count as much.
+        The largest weight, declared: larger ones are clipped to it.
     """
 
     weight: str
@@ -403,8 +403,8 @@ class RowsForm:
         if columns is None:
             if any(one.is_limited for one in declared["features"].values()):
                 raise ValueError(
-                    "[features] has limits and a pattern, and a plan, which looks at no table, does not know which "
-                    "columns it stands for: name them in full, in the job or in a copy to plan with"
+                    "[features] has limits and a pattern, and a plan reads no table to find its columns: name them "
+                    "in full, in the job or in a copy for the plan"
                 )
             return Rows(files, None, people, None, None, None, classes, weights, self._bounds)
         if self._outcomes in ("one", "labels") and len(columns.outcomes) > 1:
@@ -466,5 +466,5 @@ def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> lis
         raise ValueError(f"[{key}] {name!r} is a pattern: name one column of {first.label} at least in full")
     matches = fnmatch.filter([other for other in first.names if other not in explicit], name)
     if not matches:
-        raise ValueError(f"[{key}] {name!r} matches no column of the table that is not declared by name")
+        raise ValueError(f"[{key}] {name!r} matches no column of the table, beside those declared by name")
     return matches

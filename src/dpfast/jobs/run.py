@@ -29,8 +29,7 @@ from dpfast.ledger import BudgetExceeded, Ledger, PaidFailure
 from dpfast.ledger.command import held_by_the_dead
 
 _OF_CSV = (
-    "a line of a CSV file is a row: the cells of one that does not parse are missing, and a quoted line break makes "
-    "two such rows; write cells that hold line breaks as Parquet"
+    "every line of a CSV file is a row, of missing cells if it does not parse; use Parquet for cells with line breaks"
 )
 
 
@@ -186,7 +185,7 @@ def _charge(job: Job) -> str:
         where += absent and f"{absent},"
         held = held_by_the_dead(ledger)
         raise BudgetExceeded(f"costs {job.cost}, but {where} has {ledger.remaining} left{held and f'; {held}'}")
-    return f"costs {job.cost}, of {where}{absent}: there is room for {times:,} such"
+    return f"costs {job.cost}, of {where}{absent}: it has room for {times:,} such"
 
 
 @contextmanager

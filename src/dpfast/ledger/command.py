@@ -20,7 +20,7 @@ from dpfast.ledger.ledger import Ledger, Reservation
 def add(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "ledger", help="what a ledger file has spent and has left, and what ended processes still hold"
+        "ledger", help="show what a ledger has spent and has left, and settle what ended processes hold"
     )
     parser.add_argument("path", type=Path, metavar="PATH")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
@@ -29,15 +29,15 @@ def add(commands: Any) -> None:
     settle.add_argument(
         "--give-back",
         action="store_true",
-        help="return what ended processes hold: only where nothing that was drawn under it has left them",
+        help="return what ended processes hold: only if nobody can have seen their output",
     )
     parser.add_argument(
         "--reservation",
         type=int,
         metavar="NUMBER",
-        help="settle this one alone, also of another machine or container, whose processes are never taken for ended",
+        help="settle this one only; on other machines and in containers no process counts as ended",
     )
-    parser.add_argument("--yes", action="store_true", help="confirm it; nothing is asked")
+    parser.add_argument("--yes", action="store_true", help="confirm: without it nothing is settled")
     parser.set_defaults(run=run)
 
 

@@ -57,7 +57,7 @@ class MultiOutcome(Kind):
         if model.residual_std_ is not None:
             stated.append(("residual standard deviations", ", ".join(f"{one:.5g}" for one in model.residual_std_)))
         stated.append(("limits are for the target", model._usual_target(model.residual_std_)))
-        stated.append(("error as released", f"{model._lost:.2g} of the signal is lost to noise, about"))
+        stated.append(("error as released", f"about {model._lost:.2g} of the signal is lost to noise"))
         return stated
 
 

@@ -204,7 +204,7 @@ def plain_words(cost: Privacy) -> str:
     # Rounded up: a promise must not sound better than it is.
     excess = math.expm1(cost.epsilon) if cost.epsilon < 700.0 else math.inf
     factor = f"e^{cost.epsilon:.6g}" if excess > 1e6 else f"{1.0 + _up_to_digits(excess, 3):.10g}"
-    sentence = f"{_SUBJECTS[cost.adjacency]} changes the odds of any conclusion by a factor of at most {factor}"
+    sentence = f"{_SUBJECTS[cost.adjacency]} changes the probability of any result by a factor of at most {factor}"
     return sentence if cost.delta == 0.0 else f"{sentence}, except with probability about {cost.delta:.2g}"
 
 

@@ -228,7 +228,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     def _check_takes_people(self, privacy: Privacy) -> None:
         if math.isinf(privacy.epsilon) or self._way != "pursuit":
             raise ValueError(
-                "groups go with selector='pursuit' (what 'auto' is) and a finite epsilon: 'exponential' and votes of "
+                "groups need selector='pursuit' (what 'auto' is) and a finite epsilon: 'exponential' and votes of "
                 "'sample_aggregate' are calibrated for a row"
             )
 
