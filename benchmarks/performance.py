@@ -68,7 +68,7 @@ def row_of(pair: Pair) -> str:
             spent.append((ours, seconds(pair.theirs)))
     ours, theirs = (statistics.median(column) for column in zip(*spent, strict=True))
     low, middle, high = np.quantile([theirs / ours for ours, theirs in spent], [0.25, 0.5, 0.75])
-    figures = f"{shown(ours)} | {shown(theirs)} | **{middle:.2f}** ({low:.2f} to {high:.2f})"
+    figures = f"{shown(ours)} | {shown(theirs)} | **{middle:.2f}** ({low:.2f}-{high:.2f})"
     return f"| {pair.what} | {pair.n_threads} | {pair.peer} | {figures} |"
 
 
