@@ -72,11 +72,11 @@ def residual_scores(
     total, start = FixedPoint.zeros((table.n_features, residuals.shape[1]), -sum(exponents)), 0
     for x, _ in table.blocks():
         if start + len(x) > len(rounded):
-            raise ValueError("X gave more rows than the time before: every pass must read the same table")
+            raise ValueError("X gave more rows than before: every pass must read the same table")
         total += _block_scores(x, rounded[start : start + len(x)], row_map, exponents, n_threads)
         start += len(x)
     if start != len(rounded):
-        raise ValueError("X gave fewer rows than the time before: every pass must read the same table")
+        raise ValueError("X gave fewer rows than before: every pass must read the same table")
     return total
 
 
