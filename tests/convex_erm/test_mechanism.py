@@ -134,9 +134,9 @@ def test_bad_input_is_refused(changes, error, message):
 def test_a_gram_has_outcomes_and_bounds_of_its_own():
     exact = gram(np.ones((3, 2)), np.ones(3), bound_x=1.0, bound_y=1.0)
     arguments = {"privacy": Privacy(1.0, 1e-6), "constraint": Box(1.0)}
-    with pytest.raises(ValueError, match="a Gram goes with"):
+    with pytest.raises(ValueError, match="a Gram needs SquaredLoss"):
         objective_perturbation(exact, loss=LogisticLoss(), **arguments)
-    with pytest.raises(ValueError, match="a Gram goes with"):
+    with pytest.raises(ValueError, match="a Gram needs SquaredLoss"):
         objective_perturbation(exact, loss=SquaredLoss(), bound_x=1.0, **arguments)
     two = gram(np.ones((3, 2)), np.ones((3, 2)), bound_x=1.0, bound_y=1.0)
     with pytest.raises(ValueError, match="gram must have one outcome, got 2"):
