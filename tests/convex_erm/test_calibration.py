@@ -8,10 +8,12 @@ from scipy.special import expit, log_expit, softmax
 
 from dpfast.convex_erm.calibration import (
     _KNOTS,
+    _LOG_ODDS,
     _OFFSETS,
     _SLOPES,
     Classes,
     _mean_log_odds,
+    _of_rates,
     calibrated_log_odds,
     gaps,
     interpolated,
@@ -226,6 +228,16 @@ def test_margins_beside_a_large_offset_have_bins_of_their_own(middle, slope):
     classes = of_classes(counts.sum(axis=1), 20.0, 4_000, rng)
     curve = calibrated_log_odds(noisy[None], 20.0, ends / unit, classes, 0.5)
     assert np.mean(np.abs(expit(interpolated(curve, margins / unit)) - expit(truth))) < 0.04
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.9])
+def test_a_bin_has_the_rate_that_its_counts_have_however_many_rows_they_are(rate):
+    """Most rows may be in a few of many bins: they are known to the noise, whatever an even share would be."""
+    for rows in range(300, 3_000, 50):
+        counts = np.zeros((2, 21))
+        counts[:, 0] = rows * (1.0 - rate), rows * rate
+        likeliest = expit(_LOG_ODDS[_of_rates(counts, 9.0, 3_000.0)[0].argmax()])
+        assert abs(likeliest - rate) < 2.0 * 9.0 / rows
 
 
 def test_log_odds_are_those_of_the_mean_probability_over_lines():

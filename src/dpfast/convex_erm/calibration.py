@@ -56,7 +56,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -245,9 +245,12 @@ _NEGLIGIBLE = 1e-5
 _SLOPES = np.linspace(-5.0, 4.2, 56)
 _OFFSETS = np.linspace(-6.0, 6.0, 61)
 _LEAST_RATE = 1e-5
-# Rates of a bin, as log-odds, and quantiles of the law of how many rows it has, in means of 1.5 times an even share.
+# Rates of a bin, as log-odds.
 _LOG_ODDS = np.linspace(-12.0, 12.0, 193)
-_ROWS = -1.5 * np.log1p(-(np.arange(32) + 0.5) / 32.0)
+# Of the law of how many rows a bin has: the exponential's mean in even shares, and its density at 0 over that of the
+# even law up to all rows. Quantiles of rows that are so many deviations of noise about the sum of a bin's counts.
+_MEAN_SHARE, _OVER_UNIFORM, _WIDTH = 1.5, 20.0, 5.0
+_QUANTILES = (np.arange(32) + 0.5) / 32.0
 # Margins at which a curve is given: dense near 0, and beyond it goes straight on. No line is beyond 600 there.
 _KNOTS = np.sinh(np.linspace(-4.2, 4.2, 97)) / 4.0
 #: Points of a curve.
@@ -492,24 +495,15 @@ def _log_likelihood(
 def _of_rates(counts: FloatArray, deviation: float, people: float) -> FloatArray:
     """Return logarithms (n_bins, rates): how many rows a bin has is integrated out."""
     # Of the sum of a bin's counts the variance is that of noise alone, of their difference it is the binomial's, too.
-    rows, mean, noise, binomial, logs = _laws_of_rows(counts.shape[1], max(people, 0.0), deviation)
-    zero, one = counts[:, :, None, None]
-    together, apart = zero + one - rows, one - zero - mean
-    return np.asarray(_log_sum_exp(-0.5 * (together**2 / noise + apart**2 / binomial + logs), axis=2))
-
-
-@lru_cache(maxsize=4)  # fits that follow one another are of as many people, at one budget
-def _laws_of_rows(
-    n_bins: int, people: float, deviation: float
-) -> tuple[FloatArray, FloatArray, float, FloatArray, FloatArray]:
-    """Return numbers of rows of a bin, and of counts' difference the mean and the variance at each rate, by rows.
-
-    Between these two stands the variance of the counts' sum; last come logarithms of the other one.
-    """
-    rate = expit(_LOG_ODDS)[:, None]
-    # All rows may be in one bin: beyond the quantiles every number of even shares is as likely as each of these.
-    shares = np.append(_ROWS, np.arange(_ROWS[-1] + 1.0, n_bins + 1.0))
-    rows = shares * people / n_bins
-    noise = 2.0 * deviation**2
-    binomial = noise + 4.0 * rows * rate * (1.0 - rate)
-    return rows, rows * (2.0 * rate - 1.0), noise, binomial, np.log(binomial)
+    zero, one = counts
+    n_bins, rate, noise = len(one), expit(_LOG_ODDS)[:, None], 2.0 * deviation**2
+    # Rows are as near to the sum as noise lets them be: a grid in any other unit may pass all of them by.
+    near, width = np.clip(zero + one, 0.0, people), _WIDTH * math.sqrt(noise)
+    low, high = np.maximum(near - width, 0.0), np.minimum(near + width, people)
+    rows = low[:, None] + (high - low)[:, None] * _QUANTILES
+    together = (zero + one)[:, None] - rows
+    shares = rows * (n_bins / people)
+    logs = np.log(_OVER_UNIFORM * np.exp(-shares / _MEAN_SHARE) + 1.0) - 0.5 * together**2 / noise
+    binomial = noise + 4.0 * rows[:, None, :] * (rate * (1.0 - rate))
+    apart = (one - zero)[:, None, None] - rows[:, None, :] * (2.0 * rate - 1.0)
+    return np.asarray(_log_sum_exp(logs[:, None, :] - 0.5 * (apart**2 / binomial + np.log(binomial)), axis=2))
