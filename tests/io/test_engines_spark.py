@@ -124,5 +124,5 @@ def test_what_is_not_a_table_of_these_columns_is_refused():
         SparkPartitions(Frame(), ["a"])
     with pytest.raises(ValueError, match="frame has no column 'c'"):
         SparkPartitions(Frame(), Columns(["a", "c"]))
-    with pytest.raises(ValueError, match="ids and partitioned_by='person' go together"):
+    with pytest.raises(ValueError, match="ids and partitioned_by='person' must be given together"):
         SparkPartitions(Frame(), Columns(["a"]), "b")
