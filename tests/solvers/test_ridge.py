@@ -92,6 +92,9 @@ def test_a_matrix_is_what_its_eigenvalues_and_eigenvectors_make_of_it(d):
         assert np.all(np.diff(values) >= 0.0)
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(d), atol=1e-12)
         np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, atol=1e-12)
+    diagonal[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        eigh(diagonal)
 
 
 def symmetric_noise(rng, d, noise):

@@ -171,6 +171,24 @@ def test_products_that_are_kept_of_wide_rows_give_the_same_bits(n_threads, dtype
         assert again == residual_sums(other, step, 1.0, n_threads=n_threads)
 
 
+@pytest.mark.parametrize("layout", ["strided", "big-endian", "blocks"])
+def test_products_of_one_table_are_not_taken_for_those_of_another(layout):
+    rng = np.random.default_rng(34)
+    step, kept = wide_step(rng), []
+    y = rng.normal(size=(1_000, OUTCOMES))
+    for _ in range(3):
+        residual_sums(io.open_table(rng.normal(size=(1_000, WIDE)), y), step, 1.0, kept=kept, n_threads=1)
+    first = io.open_table(rng.normal(size=(1_000, WIDE)), y)
+    for _ in range(3):
+        residual_sums(first, step, 1.0, kept=kept, n_threads=1)
+    x = rng.normal(size=(1_000, 2 * WIDE))[:, ::2]
+    if layout == "big-endian":
+        x = x.astype(">f8")
+    other = io.open_table([(x, y)], None) if layout == "blocks" else io.open_table(x, y)
+    for _ in range(2):
+        assert residual_sums(other, step, 1.0, kept=kept) == residual_sums(other, step, 1.0)
+
+
 def test_no_more_is_kept_than_there_is_memory_for(monkeypatch):
     monkeypatch.setattr("dpfast.statistics.residuals._BYTES_KEPT", 100_000)
     rng = np.random.default_rng(32)

@@ -479,13 +479,14 @@ def eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     As `scipy.linalg.eigh`, to the bit, which takes more than twice as long for small ones; of large ones, those that
     are diagonal already are only sorted.
     """
+    matrix = np.asarray_chkfinite(matrix)
     if len(matrix) >= _LARGE:
         diagonal = np.diag(matrix)
         if np.count_nonzero(matrix) == np.count_nonzero(diagonal):
             order = np.argsort(diagonal, kind="stable")
             return diagonal[order], np.eye(len(matrix))[:, order]
     lwork, liwork = _room_for_eigh(len(matrix))
-    values, vectors, _, _, info = lapack.dsyevr(np.asarray_chkfinite(matrix), lower=1, lwork=lwork, liwork=liwork)
+    values, vectors, _, _, info = lapack.dsyevr(matrix, lower=1, lwork=lwork, liwork=liwork)
     if info != 0:
         raise np.linalg.LinAlgError(f"the eigenvalues of a matrix were not found: dsyevr returned {info}")
     return values, vectors

@@ -311,7 +311,7 @@ def residual_sums(
         checked_bound(bound_squares, "bound_squares")
     parts: list[ThreadSums] = []
     products: KeptProducts | None = None
-    if kept and bound_squares is None and (part := kept.pop()).again(step, held):
+    if kept and bound_squares is None and (part := kept.pop()).again(table, step, held):
         products = None if whose is not None else part.keep_for(table)
         if whose is None and part.whole is not None and part.whole[0] is table:
             _, x, y = part.whole
@@ -455,7 +455,7 @@ class ThreadSums(ThreadRows):
         step, arrays = self._step, table.arrays
         if step.whitening is None or step.shape[0] < _FEWEST_KEPT:  # most are told by this
             return None
-        if self._products is None or self._products.table is not table:
+        if self._products is None:
             if arrays is None or arrays[1] is None or not is_readable(arrays[0], arrays[1]):
                 return None
             products, block = step.shape[0], self.kernel.block_rows
@@ -467,8 +467,10 @@ class ThreadSums(ThreadRows):
             self.kernel.keep(*self._products[1:])
         return self._products
 
-    def again(self, step: ResidualStep, held: Clip) -> bool:
+    def again(self, table: io.Table, step: ResidualStep, held: Clip) -> bool:
         """Begin anew with other coefficients and another clip; False if more than these differs."""
+        if self._products is not None and self._products.table is not table:
+            return False
         if step._maps is not self._step._maps or self._tables is not None or self._unit_of_squares is not None:
             return False
         self._step, self._held, self._sums = step, held, None
