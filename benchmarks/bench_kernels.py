@@ -15,8 +15,8 @@ from dpfast import kernels
 from dpfast._threads import single_threaded_blas
 from dpfast.kernels.columns import ColumnBlock
 from dpfast.noise.discrete import column_table
+from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.statistics.rows import Layout, PersonUnit, block_limits
-from dpfast.statistics.sizes import HalfOctaves
 
 # Those that there are: a commit that is compared with may lack one, and its others are timed all the same.
 for stub in sorted(Path(kernels.__file__).parent.glob("*.pyi")):
@@ -507,7 +507,7 @@ def residuals(which, link="identity", n=2000, d=20, m=2, n_each=10, whitened=Fal
 @case("sizes: counted", "count")
 @case("sizes: extremes of people", "extremes")
 def codes(which, n=4000, d=20):
-    rng, bins = np.random.default_rng(0), HalfOctaves(-40, 40)
+    rng, bins = np.random.default_rng(0), LogarithmicBins(-40, 40)
     rows = rng.normal(size=(n, d))
     found = np.zeros((n, 1 if which == "norms" else d), np.int16)
     kernels.sizes.codes_of(rows, bins, which == "norms", found, 0, n)
@@ -538,9 +538,9 @@ def rows_of_owners(which, narrow, n=50_000, n_owners=5_000):
     }[which]
 
 
-class _Additions:
+class _Account:
     def __init__(self):
-        self._additions = transaction.Additions()
+        self._additions = transaction.PendingAdditions()
 
     @transaction.atomic
     def add(self):
@@ -549,7 +549,7 @@ class _Additions:
 
 @case("transaction: additions")
 def additions():
-    account = _Additions()
+    account = _Account()
 
     def call():
         for _ in range(2000):
@@ -560,11 +560,11 @@ def additions():
 
 @case("transaction: brackets")
 def brackets():
-    turn = transaction.Turn()
+    turn = transaction.ForkSafeLock()
 
     def call():
         for _ in range(2000):
-            with transaction.Bracket(turn):
+            with transaction.AtomicContext(turn):
                 pass
 
     return call

@@ -241,11 +241,11 @@ def main():
     parser.add_argument("--fits", type=int, default=60)
     parser.add_argument("--people", default="450,1500,3000,10000")
     parser.add_argument("--epsilon", default="0.3,1,3")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     warnings.simplefilter("ignore", UtilityWarning)
-    people, epsilons = (part.split(",") for part in (asked.people, asked.epsilon))
+    people, epsilons = (part.split(",") for part in (requested.people, requested.epsilon))
     print("table, people, epsilon: known; covered, least; error said over made; error")
-    names = asked.tables.split(",")
+    names = requested.tables.split(",")
     for table in (*TABLES, *WEIGHTED, *HALF_HIDDEN):
         if table.__name__ not in names and not (table in HALF_HIDDEN and "half_hidden" in names):
             continue
@@ -253,11 +253,11 @@ def main():
         X, Y, *_ = drawn(table, 3, 20_000)
         size = np.cov(X.T)
         for n, epsilon in itertools.product(map(int, people), map(float, epsilons)):
-            found, said, low, high = cell(table, n, epsilon, asked.fits)
+            found, said, low, high = cell(table, n, epsilon, requested.fits)
             off, held = found - truth, (low <= truth) & (truth <= high)
-            shares = told_of_limits(*(part.reshape(asked.fits, -1) for part in (off, said, held)))
+            shares = told_of_limits(*(part.reshape(requested.fits, -1) for part in (off, said, held)))
             print(f"{table.__name__:16} {n:6} {epsilon:g}: {shares}; ", end="")
-            errors = np.einsum("flj,jk,flk->l", off, size, off) / asked.fits / Y.var(axis=0)
+            errors = np.einsum("flj,jk,flk->l", off, size, off) / requested.fits / Y.var(axis=0)
             print(f"{np.sqrt(errors.mean()):.3f}", flush=True)
 
 

@@ -156,9 +156,9 @@ def measure(engine, files, n_cores, repeats):
     up, passes = {}, {}
     for n_workers in (1, 2)[:n_cores]:
         start = time.perf_counter()
-        with engine(n_workers) as parts_of:
+        with engine(n_workers) as split_budget:
             for name, (width, _, _) in CASES.items():
-                parts = parts_of(files[name], columns_of(width))
+                parts = split_budget(files[name], columns_of(width))
                 up.setdefault(n_workers, time.perf_counter() - start)
                 passes[name, n_workers] = timed(lambda parts=parts: gram(parts, **BOUNDS), repeats, clocks)
     return up, passes

@@ -148,5 +148,5 @@ def main(losses: tuple[str, ...], fits: int) -> None:
 
 
 if __name__ == "__main__":
-    asked = COUNTS if "counts" in sys.argv[1:] else tuple(one for one in sys.argv[1:] if one in LOSSES)
-    main(asked or LOSSES, int(next((one for one in sys.argv[1:] if one.isdigit()), "100")))
+    requested = COUNTS if "counts" in sys.argv[1:] else tuple(one for one in sys.argv[1:] if one in LOSSES)
+    main(requested or LOSSES, int(next((one for one in sys.argv[1:] if one.isdigit()), "100")))

@@ -32,7 +32,7 @@ def queries(mechanism, releases):
             return
 
 
-def asked(fit, seed, wild=0.0):
+def requested(fit, seed, wild=0.0):
     """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
     source, rng = noise.resolve_source(seed), np.random.default_rng(seed)
     stages = fit.mechanism.stages()

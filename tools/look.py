@@ -65,7 +65,7 @@ look(0);
 </script></body>"""
 
 
-def found_by_search(built: Path, asked: str) -> list[str]:
+def found_by_search(built: Path, requested: str) -> list[str]:
     """Return the pages with all of the words, by the scores of Sphinx: 15 for a word of a heading, 5 of the text.
 
     Words are stemmed as those of the index are. (The whole phrase in a heading, or a Python name, scores besides.)
@@ -75,7 +75,7 @@ def found_by_search(built: Path, asked: str) -> list[str]:
     text = (built / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     scores: dict[int, int] = {}
-    for place, word in enumerate(stemmer("english").stemWords(asked.lower().split())):
+    for place, word in enumerate(stemmer("english").stemWords(requested.lower().split())):
         of_word: dict[int, int] = {}
         for terms, score in ((index["terms"], 5), (index["titleterms"], 15)):
             pages = terms.get(word, [])
@@ -92,9 +92,9 @@ def faults_of_files(built: Path, pages: list[Path]) -> list[str]:
         for page in pages
         if 'class="bd-docs-nav bd-links"' not in page.read_text(encoding="utf-8")
     ]
-    for asked, wanted in ASKED.items():
-        if wanted not in (first := found_by_search(built, asked)[:FIRST]):
-            faults.append(f"the search for {asked!r} finds {first}, not {wanted}")
+    for requested, wanted in ASKED.items():
+        if wanted not in (first := found_by_search(built, requested)[:FIRST]):
+            faults.append(f"the search for {requested!r} finds {first}, not {wanted}")
     return faults
 
 

@@ -59,7 +59,7 @@ CRITICAL += " policy_evaluation/private_range.py policy_evaluation/staged.py"
 CRITICAL += " synthetic_control/steps.py synthetic_control/donor_weights.py"
 CRITICAL += " solvers/constraints.py solvers/averaged_descent.py solvers/loss*.py"
 # What draws nothing and releases nothing: attacks, texts. Of `printed`, tests run a copy of the source.
-SPARED = "*/attacks.py *_attacks.py */job.py */reports.py */presented.py *__.py _version.py _optional.py"
+SPARED = "*/attacks.py *_attacks.py */job.py */reports.py */representation.py *__.py _version.py _optional.py"
 # Tests that run no such file, or take long.
 UNASKED = "docs/* plotting/* datasets/* papers/* new_family/* test_new_family.py test_fuzz.py test_c*.py test_budget.py"
 UNASKED += " test_mirror.py test_p*.py test_weaken.py io/test_engines_spark.py kernels/test_draws.py"

@@ -10,7 +10,7 @@ __all__ = sorted(HOMES)
 
 _FOLDERS = ("audit", "datasets", "io", "ledger", "noise", "papers", "privacy", "releases", "solvers", "statistics")
 
-# The version stands in pyproject.toml alone.
+# The version is in pyproject.toml alone.
 _HOMES = HOMES | dict.fromkeys(_FOLDERS, "dpfast") | {"__version__": "dpfast._version"}
 
 __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -61,7 +61,7 @@ def real(name: str, value: object) -> float:
     if number != given and not math.isnan(number):
         raise ValueError(
             f"{name} must be a number that a float holds exactly, got a {type(value).__name__} that none does: "
-            "round it first, in the direction that asks for more noise"
+            "round it first, in the direction that needs more noise"
         )
     return number
 
@@ -340,17 +340,19 @@ def _explaining(function: Callable[..., Any], *, of_class: bool = False) -> Call
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            # Python's own words for arguments that do not fit; all else is said by the function itself.
+            # Python's own message for arguments that do not fit; the function itself says all else.
             if not str(error).startswith(f"{function.__qualname__}() "):
                 raise
-            message = _misfit(function, args, kwargs, of_class)
+            message = _problem_of_call(function, args, kwargs, of_class)
         raise TypeError(message)
 
     setattr(called, _EXPLAINS, True)
     return called
 
 
-def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], of_class: bool) -> str:
+def _problem_of_call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], of_class: bool
+) -> str:
     """Return the message for arguments that do not fit a function's signature."""
     known = dict(inspect.signature(function).parameters)
     called, docstring, owner = function.__name__, function.__doc__ or "", None

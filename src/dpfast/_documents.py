@@ -282,7 +282,7 @@ def caution(text: str) -> str:
     return f'<div class="dpfast-void">{escape(text)}</div>'
 
 
-def shortened(text: str, most: int = 100) -> str:
+def abbreviated(text: str, most: int = 100) -> str:
     """Return text on one line, cut where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -19,34 +19,34 @@ class Terminated(KeyboardInterrupt):
     status, said = 143, "terminated"
 
 
-def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def suppress_float_warnings(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a function that reads people's rows, or predicts from them.
 
     One row is enough for an overflow: meanwhile there is no warning of one, and no FloatingPointError where the caller
-    asked for these. What overflows ends beyond a bound, or is refused. And NumPy's MemoryError tells a table's shape.
+    requested these. What overflows ends beyond a bound, or is refused. And NumPy's MemoryError tells a table's shape.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from dpfast._redacted import quiet
+    >>> from dpfast._redacted import suppress_float_warnings
     >>> with np.errstate(all="raise"):
-    ...     print(quiet(np.multiply)(1e308, 10.0))
+    ...     print(suppress_float_warnings(np.multiply)(1e308, 10.0))
     inf
     """
     silent = np.errstate(all="ignore")(function)
 
     @wraps(function)
-    def quietly(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
             return silent(*args, **kwargs)
         except MemoryError:
             pass
         raise MemoryError("too little memory for the table")
 
-    return quietly
+    return wrapper
 
 
-def in_own_words(read: Callable[[], Result], problem: str, kind: type[Exception] = ValueError) -> Result:
+def redact_errors(read: Callable[[], Result], problem: str, kind: type[Exception] = ValueError) -> Result:
     """Call `read`; if it raises anything, raise `problem` in its place, or an interrupt without words.
 
     The error is raised when the other one has been dealt with: it has neither cause nor context, which a traceback or a
@@ -54,9 +54,9 @@ def in_own_words(read: Callable[[], Result], problem: str, kind: type[Exception]
 
     Examples
     --------
-    >>> from dpfast._redacted import in_own_words
+    >>> from dpfast._redacted import redact_errors
     >>> try:
-    ...     in_own_words(lambda: float("secret"), "X holds text")
+    ...     redact_errors(lambda: float("secret"), "X holds text")
     ... except ValueError as error:
     ...     print(error, error.__context__)
     X holds text None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
-from dpfast._transaction import Bracket, RowRanges, Turn
+from dpfast._transaction import AtomicContext, ForkSafeLock, RowRanges
 
 __all__ = ["RowRanges", "Task", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas", "threads_for"]
 
@@ -112,7 +112,7 @@ class Task(Generic[Result]):
             self._end.acquire()
 
 
-class _Tasks(Bracket["list[Task[Any]]"]):
+class _Tasks(AtomicContext["list[Task[Any]]"]):
     """Tasks that have nothing left to do when their block is left."""
 
     def __init__(self, calls: Sequence[Callable[[], object]], stop: Callable[[], None]) -> None:
@@ -141,13 +141,13 @@ class _BlasLimiter:
     """
 
     def __init__(self) -> None:
-        self._turn = Turn()
+        self._lock = ForkSafeLock()
         self._users: set[object] = set()
         self._controller: Any = None
         self._limit: Any = None
 
     def acquire(self, user: object) -> None:
-        with Bracket[None](self._turn):
+        with AtomicContext[None](self._lock):
             self._users.add(user)
             if self._limit is None:
                 if self._controller is None:
@@ -157,7 +157,7 @@ class _BlasLimiter:
                 self._give_up_claims()
 
     def release(self, user: object) -> None:
-        with Bracket[None](self._turn):
+        with AtomicContext[None](self._lock):
             self._users.discard(user)
             if not self._users:
                 self._restore()
@@ -177,7 +177,7 @@ class _BlasLimiter:
 
     def reset_after_fork(self) -> None:
         """Only the forking thread lives on in a child: whoever held the limit is gone."""
-        self._turn = Turn()
+        self._lock = ForkSafeLock()
         self._users.clear()
         self._restore()
 
@@ -196,7 +196,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _limiter.reset_after_fork())
 
 
-class single_threaded_blas(Bracket[None]):
+class single_threaded_blas(AtomicContext[None]):
     """Hold every BLAS library of this process to one thread; contexts may overlap and nest."""
 
     def _open(self) -> None:

@@ -9,12 +9,12 @@ _Owner = TypeVar("_Owner")
 _Opened = TypeVar("_Opened")
 _Result = TypeVar("_Result")
 
-class Turn:
+class ForkSafeLock:
     def __init__(self) -> None: ...
 
-class Bracket(Generic[_Opened]):
+class AtomicContext(Generic[_Opened]):
     sealed: Callable[[], Exception] | None
-    def __init__(self, turn: Turn | None = None) -> None: ...
+    def __init__(self, lock: ForkSafeLock | None = None) -> None: ...
     def __enter__(self) -> _Opened: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -23,7 +23,7 @@ class Bracket(Generic[_Opened]):
     def _keep(self) -> None: ...
     def _close(self) -> None: ...
 
-class Additions:
+class PendingAdditions:
     parts: list[GramSums]
     change: tuple[Callable[[Any], None], Any] | None
     def __init__(self, n_made: int = 0) -> None: ...
@@ -31,7 +31,7 @@ class Additions:
     def n_made(self) -> int: ...
 
 def entered(
-    make: Callable[Concatenate[_Owner, _Parameters], Bracket[_Opened]],
+    make: Callable[Concatenate[_Owner, _Parameters], AtomicContext[_Opened]],
 ) -> Callable[Concatenate[_Owner, _Parameters], _Opened]: ...
 def atomic(
     gather: Callable[Concatenate[_Owner, _Parameters], _Result],

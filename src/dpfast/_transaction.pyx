@@ -33,7 +33,7 @@ cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
 
 
-cdef class Turn:
+cdef class ForkSafeLock:
     """A lock for one call at a time: other threads wait, and the thread that has it is refused.
 
     That thread comes again from a signal handler, or from an iterable that the call reads: it would wait for itself.
@@ -49,12 +49,12 @@ cdef class Turn:
         self.process = getpid()
 
     cdef bint begin(self) except -1:
-        """Wait for the turn; returns whether somebody else's was cut off by a fork, and may have left things undone."""
+        """Wait for the lock; returns whether a fork interrupted somebody else's, and may have left things undone."""
         cdef unsigned long own = PyThread_get_thread_ident()
-        cdef bint was_cut_off = False
+        cdef bint was_interrupted = False
         if self.process != getpid():
             if self.holder != own:
-                was_cut_off = self.holder != 0
+                was_interrupted = self.holder != 0
                 self.lock, self.holder = threading.Lock(), 0
             self.process = getpid()
         if self.holder == own:
@@ -63,7 +63,7 @@ cdef class Turn:
                 "the call reads may use it before that has returned")
         self.lock.acquire()
         self.holder = own
-        return was_cut_off
+        return was_interrupted
 
     cdef end(self):
         if self.holder == PyThread_get_thread_ident():
@@ -71,7 +71,7 @@ cdef class Turn:
             self.lock.release()
 
 
-cdef class Bracket:
+cdef class AtomicContext:
     """A context manager that closes whatever it has opened, even if it is interrupted before its block or after it.
 
     Subclasses define `_open`, whose value `with` binds; `_keep`, called if the block raised nothing; and `_close`,
@@ -80,7 +80,7 @@ cdef class Bracket:
 
     Parameters
     ----------
-    turn : Turn, optional
+    lock : ForkSafeLock, optional
         Held from before `_open` until after `_close`.
 
     Attributes
@@ -90,18 +90,18 @@ cdef class Bracket:
         an interrupt anew. Neither has a cause or a context.
     """
 
-    cdef Turn turn
+    cdef ForkSafeLock lock
     cdef bint has_turn
     cdef public object sealed
 
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, Turn turn=None):
-        self.turn = turn
+    def __init__(self, ForkSafeLock lock=None):
+        self.lock = lock
 
     def __enter__(self):
-        if self.turn is not None:
-            self.turn.begin()
+        if self.lock is not None:
+            self.lock.begin()
             self.has_turn = True
         try:
             return self._open()
@@ -124,7 +124,7 @@ cdef class Bracket:
             _raise_alone(_interrupts().get(type(error), self.sealed))
 
     def _open(self):
-        """Nothing, by default: there is a turn to hold then."""
+        """Nothing, by default: there is a lock to hold then."""
 
     def _keep(self):
         """Nothing, by default."""
@@ -145,7 +145,7 @@ cdef class Bracket:
     cdef _end_turn(self):
         if self.has_turn:
             self.has_turn = False
-            self.turn.end()
+            self.lock.end()
 
     def __del__(self):
         # A debugger can raise where no signal does, between a block and its __exit__.
@@ -171,15 +171,15 @@ cdef _raise_alone(make):
 
 
 def entered(make):
-    """Turn a method that makes a Bracket into one that returns what entering it gives."""
+    """Turn a method that makes a AtomicContext into one that returns what entering it gives."""
 
     def method(*arguments, **named):
-        return (<Bracket?>make(*arguments, **named)).__enter__()
+        return (<AtomicContext?>make(*arguments, **named)).__enter__()
 
     return update_wrapper(method, make)
 
 
-cdef class Additions:
+cdef class PendingAdditions:
     """What calls add to an accumulator's totals, one call at a time: see `atomic`.
 
     Attributes
@@ -192,13 +192,13 @@ cdef class Additions:
         Calls that have been added.
     """
 
-    cdef Turn turn
+    cdef ForkSafeLock lock
     cdef public list parts
     cdef public object change
     cdef readonly long long n_made
 
     def __init__(self, n_made=0):
-        self.turn = Turn()
+        self.lock = ForkSafeLock()
         self.parts = []
         self.n_made = n_made
 
@@ -211,8 +211,8 @@ def atomic(gather):
     """
 
     def method(accumulator, *arguments, **named):
-        cdef Additions additions = accumulator._additions
-        if additions.turn.begin():
+        cdef PendingAdditions additions = accumulator._additions
+        if additions.lock.begin():
             additions.parts = []
         try:
             result = gather(accumulator, *arguments, **named)
@@ -226,7 +226,7 @@ def atomic(gather):
             raise
         finally:
             additions.change = None
-            additions.turn.end()
+            additions.lock.end()
         return result
 
     return update_wrapper(method, gather)

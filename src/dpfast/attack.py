@@ -5,7 +5,7 @@ noise. An attacker knows everything but which of two neighbouring tables was use
 noise: the output minus its noiseless value on either table. The distance of the tables is then arithmetic (`shift`),
 and only the size of the noise is unknown. Sums of squares, or of norms, of a few hundred outputs bound the size from
 above with confidence, and so epsilon from below. This holds for noise of the stated form and of any size, with any
-covariance if it is Gaussian. The form itself is tested too (`misfit`).
+covariance if it is Gaussian. The form itself is tested too (`goodness_of_fit`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NORMS = {"Laplace": 1, "L2-Laplace": 2}
 
 
 class Law(ABC):
-    """Form of the attacker's view on either table, up to the size of the noise."""
+    """InputType of the attacker's view on either table, up to the size of the noise."""
 
     @abstractmethod
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
@@ -46,7 +46,7 @@ class Law(ABC):
         """Epsilon that no number of outputs on these tables exceeds if noise is as its record says; nan without one."""
         return math.nan
 
-    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+    def goodness_of_fit(self, seen: tuple[FloatArray, FloatArray]) -> float:
         """Upper bound on the goodness-of-fit p-value; 1 without a test."""
         return 1.0
 
@@ -84,7 +84,7 @@ class GaussianShift(Law):
             return math.nan
         return _epsilon_of_mu(float(np.linalg.norm(self.shift / self.scales)), delta)
 
-    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+    def goodness_of_fit(self, seen: tuple[FloatArray, FloatArray]) -> float:
         """Kolmogorov-Smirnov test along each direction; each table alone, with the noise scale of both together."""
         along = [noise @ self._directions.T for noise in seen]
         deviations = np.sqrt(np.mean(np.concatenate(along) ** 2, axis=0))
@@ -121,7 +121,7 @@ class NormShift(Law):
         lengths = [float(np.linalg.norm(shift, _NORMS[self.kind])) for shift in self.shifts]
         return _pure_epsilon(sum(length / scale for length, scale in zip(lengths, self.scales, strict=True)), delta)
 
-    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+    def goodness_of_fit(self, seen: tuple[FloatArray, FloatArray]) -> float:
         """Test norms against Gamma's law and the direction: as often towards the neighbour as away from it."""
         pooled, found = self._norms(np.concatenate(seen)), []
         for noise in seen:
@@ -170,7 +170,7 @@ class SampledShift(Law):
         first, second = (shift / scale for shift, scale in zip(self.shifts, self.scales, strict=True))
         return _mixture_epsilon(first, second, self.rate[0] / self.rate[1], delta)
 
-    def misfit(self, seen: tuple[FloatArray, FloatArray]) -> float:
+    def goodness_of_fit(self, seen: tuple[FloatArray, FloatArray]) -> float:
         """Kolmogorov-Smirnov test of each, on each table with visible noise."""
         deviations = np.sqrt(np.nanmean(np.concatenate(seen) ** 2, axis=0))
         columns = [column[~np.isnan(column)] for noise in seen for column in (noise / deviations).T]
@@ -314,7 +314,7 @@ class Attack:
     privacy : Privacy
         Its claim.
     law : Law
-        Form of the noise in the attacker's view.
+        InputType of the noise in the attacker's view.
     seen : callable
         ``seen(neighbour)``: the attacker's view of one output, on the table or on its neighbour. Every call runs the
         mechanism as users do, with fresh noise.
@@ -368,7 +368,7 @@ class Attack:
             self.privacy,
             found,
             self.law.attainable(self.privacy.delta),
-            self.law.misfit((here, there)) >= error,
+            self.law.goodness_of_fit((here, there)) >= error,
             len(here),
             time.perf_counter() - start,
             self.defect,

@@ -197,8 +197,8 @@ def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> N
 
     estimator = registry.estimator(choice.parse_known_args(arguments)[0].estimator)
     said = entries(estimator.__doc__ or "") | entries(estimator.plan.__doc__ or "")
-    asked = inspect.signature(estimator.plan).parameters | inspect.signature(estimator).parameters
-    for name, parameter in asked.items():
+    requested = inspect.signature(estimator.plan).parameters | inspect.signature(estimator).parameters
+    for name, parameter in requested.items():
         if parameter.kind is not parameter.VAR_KEYWORD and name not in _NOT_PLANNED:
             flags = [f"--{key.replace('_', '-')}" for key in (_SHORT.get(name, name), name)]
             required = parameter.default is parameter.empty
@@ -252,7 +252,7 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
-    from dpfast.jobs.kinds import kinds, schema, template
+    from dpfast.jobs.job_types import kinds, schema, template
 
     known = kinds()
     if options.kind is None and not options.schema:

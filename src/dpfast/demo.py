@@ -306,10 +306,10 @@ def without_effect() -> Comparison:
     return Comparison("made-up donors", len(donors), "outcome", _fits(SyntheticControl, donors, _N_PRE, target), level)
 
 
-def _evaluated(title: str, walks: Trajectories, start: int, **declared: Any) -> Comparison:
+def _evaluated(title: str, trajectories: Trajectories, start: int, **declared: Any) -> Comparison:
     """Describe the value of a policy from the first state, estimated from its trajectories."""
-    fit = _fits(PolicyEvaluation, walks, gamma=GAMMA, **declared)
-    return Comparison(title, len(walks), "value", fit, partial(_value, start))
+    fit = _fits(PolicyEvaluation, trajectories, gamma=GAMMA, **declared)
+    return Comparison(title, len(trajectories), "value", fit, partial(_value, start))
 
 
 def _value(state: int, model: PolicyEvaluation) -> float:
@@ -330,8 +330,8 @@ def lines() -> Iterator[tuple[Line, list[Any]]]:
 def _game_lines() -> Iterator[tuple[Line, list[Any]]]:
     """Yield the lines of games, which need Gymnasium."""
     if find_spec("gymnasium") is None:
-        walks = Trajectories(*chain_trajectories(_PLAYERS, seed=0), truncated=False)
-        yield _evaluated("a chain of 40 states", walks, 0, return_range=(0.0, 1.0)).line(1.0, DELTA)
+        trajectories = Trajectories(*chain_trajectories(_PLAYERS, seed=0), truncated=False)
+        yield _evaluated("a chain of 40 states", trajectories, 0, return_range=(0.0, 1.0)).line(1.0, DELTA)
         return
     for game in SHOWN:
         table, start = gymnasium_table(game.name)

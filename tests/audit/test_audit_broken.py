@@ -105,8 +105,8 @@ def test_rows_that_are_not_clipped_are_not_taken_for_noise():
     attack = attack_on("moments of rows, Gaussian, replace_one")
     seen = attack.seen
     here, there = (np.array([seen(neighbour) for _ in range(200)]) for neighbour in (False, True))
-    assert attack.law.misfit((here, there)) > ERROR
-    assert attack.law.misfit((here + 5.0 * here.std(), there)) < ERROR
+    assert attack.law.goodness_of_fit((here, there)) > ERROR
+    assert attack.law.goodness_of_fit((here + 5.0 * here.std(), there)) < ERROR
 
 
 @pytest.mark.slow

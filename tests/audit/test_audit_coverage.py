@@ -144,6 +144,6 @@ def test_every_relation_and_kind_of_claim_that_an_estimator_accepts_is_attacked(
 def test_every_loss_is_attacked():
     base = solvers.GeneralisedLinearLoss
     kinds = {cls for cls in vars(solvers).values() if isinstance(cls, type) and issubclass(cls, base)} - {base}
-    attacked = [one._stand_in() for attack in ATTACKS for one in attack.estimators if hasattr(one, "loss")]
+    attacked = [one._with_placeholders() for attack in ATTACKS for one in attack.estimators if hasattr(one, "loss")]
     seen = {type(one._resolved_loss) for one in attacked}
     assert kinds <= seen

@@ -34,7 +34,7 @@ def mechanism_of(link, adjacency="replace_one", *, n=N, epsilon=1.0, constant=Fa
     return NoisyDescent(Privacy(epsilon, 1e-5, adjacency), link, row_map, sizes, constant, rows)
 
 
-def asked(mechanism, people, seed):
+def requested(mechanism, people, seed):
     """Every stage of a fit, as the noise of a seed leads to it."""
     source = noise.resolve_source(seed)
     stages = mechanism.stages()
@@ -75,7 +75,7 @@ def test_no_neighbour_moves_any_step_beyond_its_part(link, constant, adjacency):
             )
             others.append(people_of(rows, outcomes))
     people, largest = people_of(x, y), 0.0
-    for number, stage in enumerate(asked(mechanism, people, 0)):
+    for number, stage in enumerate(requested(mechanism, people, 0)):
         if number % 5 > 1:
             continue
         sums = stage.statistic(people).to_float64()
@@ -114,7 +114,7 @@ def test_no_person_moves_any_step_beyond_its_part(link, constant, adjacency):
     people = people_with(persons[0])
     others = [people_with(person) for person in (persons[1:] if adjacency == "replace_one" else [*persons, []])]
     largest = {}
-    for number, stage in enumerate(asked(mechanism, people, 0)):
+    for number, stage in enumerate(requested(mechanism, people, 0)):
         if number > 2 and number % 9:
             continue
         sums = [stage.statistic(one).to_float64() for one in (people, *others)]
@@ -135,7 +135,7 @@ def test_no_person_moves_any_step_beyond_its_part(link, constant, adjacency):
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_all_steps_together_keep_to_the_budget_and_use_it_up(adjacency):
     mechanism = mechanism_of("softmax", adjacency)
-    mus = [stage.mechanism.mu for stage in asked(mechanism, people_of(*table("softmax")), 0)]
+    mus = [stage.mechanism.mu for stage in requested(mechanism, people_of(*table("softmax")), 0)]
     whole = gaussian_mu(1.0, 1e-5)
     assert whole * (1.0 - 1e-9) <= compose_mu(mus) <= whole
     # As many steps as the released count asks for.
@@ -144,7 +144,7 @@ def test_all_steps_together_keep_to_the_budget_and_use_it_up(adjacency):
 
 def test_names_of_steps_differ_so_that_seeded_noise_does():
     mechanism = mechanism_of("logistic", "add_remove")
-    names = [stage.name for stage in asked(mechanism, people_of(*table("logistic")), 0)]
+    names = [stage.name for stage in requested(mechanism, people_of(*table("logistic")), 0)]
     assert len(set(names)) == len(names) > 30
     releases = release(mechanism, people_of(*table("logistic")), noise.resolve_source(0), "fit")
     assert len({one.name for one in releases}) == len(releases)
@@ -197,7 +197,7 @@ def test_noise_of_a_step_has_the_calibrated_law():
     # Of rows that are 0, nothing but noise is released.
     mechanism = mechanism_of("softmax")
     nobody = people_of(np.zeros((N, 3)), np.eye(3)[np.zeros(N, int)])
-    stage = next(iter(asked(mechanism, nobody, 0)))
+    stage = next(iter(requested(mechanism, nobody, 0)))
     source = noise.SeededSource(0)
     draws = [stage.mechanism.release(stage.statistic(nobody), source, "x").values["sum"] for _ in range(400)]
     z = np.array(draws).ravel() / stage.mechanism.deviation

@@ -18,14 +18,14 @@ def test_descent_is_stable_on_the_stiffest_table_of_bounded_rows(link, people, d
     assert 0.0 <= steps.momentum < 1.0
     # One direction, all rows along it, with the largest curvature that the loss has.
     curvature = (0.25 if link == "logistic" else 0.5) * bound**2 * max(people, 1.0)
-    position = descent.Position(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
+    iterate = descent.Iterate(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
     for number in range(steps.n_steps):
-        position = descent.stepped(
-            position, steps, -curvature * position.theta, averaged=number >= steps.first_averaged
+        iterate = descent.next_iterate(
+            iterate, steps, -curvature * iterate.theta, averaged=number >= steps.first_averaged
         )
         # The roots of the recursion are -1 and -momentum at worst.
-        assert abs(position.theta[0, 0]) <= 2.0 / (1.0 - steps.momentum) + 1e-6
-    assert abs(descent.averaged(position, steps)[0, 0]) <= 1.0
+        assert abs(iterate.theta[0, 0]) <= 2.0 / (1.0 - steps.momentum) + 1e-6
+    assert abs(descent.averaged(iterate, steps)[0, 0]) <= 1.0
 
 
 def test_noise_gathers_to_a_fixed_length_whatever_it_is_and_however_many_steps():
@@ -45,10 +45,10 @@ def test_clips_are_half_of_the_longest_first_slope():
 
 def test_only_late_iterates_are_averaged():
     steps = descent.Schedule(4, 1.0, 0.0)
-    position = descent.Position.start((1, 1))
+    iterate = descent.Iterate.start((1, 1))
     for number, slope in enumerate([1.0, 2.0, 3.0, 4.0]):
-        position = descent.stepped(position, steps, np.full((1, 1), slope), averaged=number >= steps.first_averaged)
-    assert descent.averaged(position, steps)[0, 0] == (6.0 + 10.0) / 2.0
+        iterate = descent.next_iterate(iterate, steps, np.full((1, 1), slope), averaged=number >= steps.first_averaged)
+    assert descent.averaged(iterate, steps)[0, 0] == (6.0 + 10.0) / 2.0
 
 
 def test_more_people_and_less_noise_agree_better():

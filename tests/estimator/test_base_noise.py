@@ -96,7 +96,7 @@ def test_no_warning_tells_how_many_people_there_are_where_that_is_private(name):
 @pytest.mark.parametrize("name", ["ridge", "ridge of moments", "regressor", "classifier", "three classes"])
 def test_a_release_without_signal_is_warned_of(name):
     """What is left of the released predictions without the size of their noise."""
-    # Of more people what sampling does to coefficients stands out of the noise of steps.
+    # Of more people what sampling does to coefficients is above the noise of steps.
     x, y = table(100 if name in ("classifier", "ridge") else FAMILIES[name][2] // 10, name)
     y = np.random.default_rng(7).permutation(y)
     fits = [told(model(name, random_state=seed), x, y) for seed in range(4)]

@@ -13,7 +13,7 @@ import numpy as np
 from dpfast import Ledger, MultiOutcomeRidge, PolicyEvaluation, Privacy, Release
 from dpfast._documents import _OPENING, _digest, array_from_lists, read_document, write_document
 from dpfast.jobs import Job, outputs
-from dpfast.jobs.kinds import kinds, template
+from dpfast.jobs.job_types import kinds, template
 from dpfast.ledger.file import LedgerFile
 from fuzz_targets import Draw, target
 from fuzz_targets.files import new_path
@@ -187,7 +187,7 @@ def open_ledgers(draw: Draw) -> None:
     LedgerFile(str(path), Privacy(5.0, 1e-5)).read()
 
 
-@target("jobs.kinds", "jobs.rows", "jobs.parameters", "io.sources", accepts=(ValueError, TypeError, OSError))
+@target("jobs.job_types", "jobs.rows", "jobs.parameters", "io.sources", accepts=(ValueError, TypeError, OSError))
 def read_jobs(draw: Draw) -> None:
     path = new_path(".toml")
     folder = path.parent

@@ -28,9 +28,9 @@ from dpfast.kernels import (
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoint, SparseBlock, readable
 from dpfast.kernels.descent import LossSums, ProximalSteps, QuadraticSteps, extrapolate, local_losses
 from dpfast.noise.discrete import column_table
+from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
 from dpfast.statistics.rows import Layout, PersonUnit, RowMap, block_limits
-from dpfast.statistics.sizes import HalfOctaves
 from fuzz_targets import Draw, target
 
 LEVELS = (-1, 0, 1, 2)
@@ -569,7 +569,7 @@ def residuals_of_people(draw: Draw) -> None:
     link, held_to = draw.choice(sorted(residual_step.LINKS)), draw.choice((math.inf, draw.positive(1e-60, 1e60)))
     # Slopes are as long as outcomes whatever theta is.
     longest = draw.choice((1e10, 1e200)) if link in ("logistic", "softmax") else 1e10
-    bend = draw.positive(1e-60, 1e60), draw.positive(1e-60, 1e60)
+    smoothing = draw.positive(1e-60, 1e60), draw.positive(1e-60, 1e60)
     theta = np.clip(draw.reals(m, d + constant), -longest, longest)
     whitening = np.clip(draw.reals(draw.choice((1, 4, 5, d)), d + constant), -1e10, 1e10) if draw.flag() else None
     whitening = np.tril(whitening) if whitening is not None and draw.flag() else whitening
@@ -583,7 +583,7 @@ def residuals_of_people(draw: Draw) -> None:
     for _ in range(2):
         level, cut = draw.choice(LEVELS), draw.integer(0, len(lengths))
         maps = (row_maps.RowMapKernel(k, bound=b, level=level) for k, b in zip((d, m), bounds, strict=True))
-        arguments = (*maps, theta, whitening, constant, link, held_to, bend)
+        arguments = (*maps, theta, whitening, constant, link, held_to, smoothing)
         kernels = (
             residual_step.ResidualSums(*arguments, **limits, level=level),
             residual_step.ResidualSizes(*arguments, first=-20, last=30, level=level),
@@ -607,7 +607,7 @@ def codes_of_sizes(draw: Draw) -> None:
     n, d = draw.choice((1, 2, 9, 63, 65, 130)), draw.choice((1, 2, 3, 8, 9, 17, 600))
     table, norms = rows_of(draw, n, d, draw.positive(1e-300, 1e300)), draw.flag()
     first = draw.integer(-800, 799)
-    bins = HalfOctaves(first, draw.integer(first + 1, 800))
+    bins = LogarithmicBins(first, draw.integer(first + 1, 800))
     start, stop = sorted((draw.integer(-1, n), draw.integer(0, n + 1)))
     codes = np.full((n + 2, 1 if norms else d), -7, np.int16)
     finite = sizes.codes_of(table, bins, norms, codes[1 : 1 + stop - start], start, stop)
@@ -659,7 +659,7 @@ class Account:
     """Adds up numbers, each a transaction; calls itself now and then, and fails."""
 
     def __init__(self):
-        self._additions = transaction.Additions()
+        self._additions = transaction.PendingAdditions()
         self.total = 0
 
     @transaction.atomic
@@ -685,9 +685,9 @@ def transactions(draw: Draw) -> None:
         except (ValueError, KeyboardInterrupt, RuntimeError):
             assert account._additions.parts == []
         assert account.total == added
-    turn, failing = transaction.Turn(), draw.integer(0, 4)
+    turn, failing = transaction.ForkSafeLock(), draw.integer(0, 4)
 
-    class Steps(transaction.Bracket):
+    class Steps(transaction.AtomicContext):
         def _open(self):
             assert failing != 1
 
@@ -703,7 +703,7 @@ def transactions(draw: Draw) -> None:
                 assert failing != 4
         except AssertionError:
             continue
-    with transaction.Bracket(turn):
+    with transaction.AtomicContext(turn):
         pass
     n_rows, step = draw.integer(-3, 2**40), draw.integer(2**38, 2**62)
     ranges = transaction.RowRanges(n_rows, step)

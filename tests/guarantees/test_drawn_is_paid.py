@@ -373,10 +373,10 @@ def test_a_model_that_waits_says_so_and_nothing_else(tmp_path):
     ("found", "message"),
     [
         (
-            lambda text: text.replace('"dpfast.multi_outcome.mechanism", "Route"', '"os", "system"'),
+            lambda text: text.replace('"dpfast.multi_outcome.mechanism", "MomentMechanism"', '"os", "system"'),
             "no classes",
         ),
-        (lambda text: text.replace('"Route"', '"limits_of"'), "no class"),
+        (lambda text: text.replace('"MomentMechanism"', '"limits_of"'), "no class"),
         (lambda text: text.replace('"n_before": 0', '"n_before": 99'), "must hold releases"),
         (lambda text: text.replace('"found": {"dict": {', '"found": {"dict": {"predict": 1'), "'predict' cannot be"),
         (lambda text: text.replace('"given": {"dict": {', '"given": {"dict": {"_solve": 1, '), "'_solve' cannot be"),

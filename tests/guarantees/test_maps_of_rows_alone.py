@@ -33,8 +33,8 @@ from dpfast.statistics.rows import (
     MapIntoRoom,
     RowMap,
     centred,
+    clipped_to_norm,
     scaled,
-    shortened,
 )
 from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds
 from dpfast.synthetic_control.mechanism import DonorRows, PredictorMap, Predictors
@@ -80,7 +80,7 @@ MAPS = {
     "clip and centre": centred(LOW, HIGH)[0],
     "clip, norm and units": scaled(LOW, HIGH, 2.0)[0],
     "top entries": top_entries(12),
-    "shortened": partial(shortened, bound=2.0),
+    "clipped_to_norm": partial(clipped_to_norm, bound=2.0),
     "basis": RowMap(bound=2.0, basis=BASIS),
     "in room used again": _rows_in_room,
     "some columns": _SomeColumns(RowMap(bound=2.0), RowMap(bound=2.0).reusing_room(), [3, 0]),

@@ -25,9 +25,9 @@ from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy
 from dpfast.solvers import L2Ball
 from dpfast.statistics import Trajectories, gram
+from dpfast.statistics.norm_histograms import NormHistograms, size_counts
 from dpfast.statistics.residuals import ResidualStep, residual_sizes, residual_sums
 from dpfast.statistics.rows import RowMap
-from dpfast.statistics.sizes import Sizes, size_counts
 
 rng = np.random.default_rng(5)
 N = 240
@@ -213,7 +213,7 @@ def test_statistics_over_any_parts(ends, dtype):
     for statistic in (
         partial(gram, bound_x=1.0, bound_y=1.0, sums=True),
         partial(residual_sizes, step=step, half_octaves=(-4, 4)),
-        partial(size_counts, sizes=Sizes(rows=True, outcomes=True, entries=True)),
+        partial(size_counts, sizes=NormHistograms(rows=True, outcomes=True, entries=True)),
     ):
         assert np.all(statistic(parts) == statistic(whole))
     sums = partial(residual_sums, step=step, clip=0.5, bound_squares=1.0)

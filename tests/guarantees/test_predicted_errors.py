@@ -8,7 +8,7 @@ import pytest
 
 from dpfast import Privacy, noise
 from dpfast.convex_erm.mechanism import SPREAD, NoisyDescent, clip_of_slopes, lost_of_released
-from dpfast.multi_outcome.mechanism import Frame, Options, Route
+from dpfast.multi_outcome.mechanism import FeatureScaling, MomentMechanism, Options
 from dpfast.noise import SeededSource
 from dpfast.privacy import weight_sensitivity
 from dpfast.releases.moments import JointMoments, prediction_costs
@@ -144,9 +144,9 @@ def test_weights_move_as_strong_convexity_lets_them(n, ridge):
 @pytest.mark.parametrize("printed", [False, True])
 def test_costs_of_a_way_to_sum(printed):
     """Printed noise is the same in all entries of X'X, and so counts twice off the diagonal."""
-    frame, privacy, options = Frame(None, 1.0, False, False), Privacy(1.0, 1e-6), Options(printed=printed)
-    route = Route.cheapest([frame], privacy, 1.0, (4, 1), options)
-    drawn = route.calibration.noise_alone(20_000, SeededSource(0))
+    scaling, privacy, options = FeatureScaling(None, 1.0, False, False), Privacy(1.0, 1e-6), Options(printed=printed)
+    chosen = MomentMechanism.cheapest([scaling], privacy, 1.0, (4, 1), options)
+    drawn = chosen.calibration.noise_alone(20_000, SeededSource(0))
     theta = math.sqrt(4.0) * np.eye(4)[0]
     missed = np.sum((drawn["xx"] @ theta) ** 2, axis=1) + np.sum(drawn["xy"] ** 2, axis=(1, 2))
-    assert route.cost == pytest.approx(missed.mean(), rel=0.03)
+    assert chosen.cost == pytest.approx(missed.mean(), rel=0.03)

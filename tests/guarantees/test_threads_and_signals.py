@@ -269,7 +269,7 @@ def test_threads_have_stopped_before_an_interrupt_leaves_even_one_that_comes_whi
     assert running[0] == 0
 
 
-class Steps(transaction.Bracket[str]):
+class Steps(transaction.AtomicContext[str]):
     """Notes what is called, and raises in one of the calls, once."""
 
     def __init__(self, failing=None, turn=None, error=KeyboardInterrupt):
@@ -305,7 +305,7 @@ class Steps(transaction.Bracket[str]):
     ],
 )
 def test_a_bracket_closes_what_it_opened(failing, called):
-    turn = transaction.Turn()
+    turn = transaction.ForkSafeLock()
     steps = Steps(failing, turn)
     with suppress(KeyboardInterrupt), steps as opened:
         assert opened == "opened"
@@ -313,7 +313,7 @@ def test_a_bracket_closes_what_it_opened(failing, called):
     assert steps.called == called
     # Its turn is over.
     for _ in range(2):
-        with transaction.Bracket(turn):
+        with transaction.AtomicContext(turn):
             pass
 
 
@@ -338,7 +338,7 @@ def most_inside(turn):
 
     def enter_often():
         for _ in range(200):
-            with transaction.Bracket(turn):
+            with transaction.AtomicContext(turn):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 time.sleep(0)
@@ -350,8 +350,8 @@ def most_inside(turn):
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_turn_is_one_threads_at_a_time_in_a_forked_child_too():
-    turn = transaction.Turn()
-    with transaction.Bracket(turn):
+    turn = transaction.ForkSafeLock()
+    with transaction.AtomicContext(turn):
         pass
     child = os.fork()
     if child == 0:
@@ -361,11 +361,15 @@ def test_a_turn_is_one_threads_at_a_time_in_a_forked_child_too():
 
 
 def test_a_turn_is_one_threads_at_a_time_and_refused_to_the_one_that_has_it():
-    turn = transaction.Turn()
+    turn = transaction.ForkSafeLock()
     assert most_inside(turn) == 1
-    with transaction.Bracket(turn), pytest.raises(RuntimeError, match="this thread"), transaction.Bracket(turn):
+    with (
+        transaction.AtomicContext(turn),
+        pytest.raises(RuntimeError, match="this thread"),
+        transaction.AtomicContext(turn),
+    ):
         pass
-    with transaction.Bracket(turn):
+    with transaction.AtomicContext(turn):
         pass
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpfast import io
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io import blocks, in_memory
 from dpfast.statistics import GramAccumulator, gram
 
@@ -178,7 +178,7 @@ def test_a_frame_of_several_blocks_is_not_copied_as_a_whole(arrays):
 def test_an_error_of_another_library_is_replaced_whole():
     """What it says may quote a cell; so may whatever a traceback shows as its cause."""
     with pytest.raises(ValueError, match=r"^X holds text$") as caught:
-        in_own_words(lambda: float("a cell"), "X holds text")
+        redact_errors(lambda: float("a cell"), "X holds text")
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
 

@@ -11,12 +11,12 @@ import pytest
 from engines import Listed
 
 from dpfast.io import RowOwners
-from dpfast.io import is_partitioned_by_person as asked
+from dpfast.io import is_partitioned_by_person as requested
 
-is_partitioned_by_person = partial(asked, key=bytes(range(32)))
+is_partitioned_by_person = partial(requested, key=bytes(range(32)))
 
 
-def parts_of(*ids):
+def split_budget(*ids):
     return Listed([(np.ones((1, 1)), None, one) for one in ids], 1, partitioned_by="person")
 
 
@@ -65,27 +65,27 @@ PEOPLE = pa.table({"who": pa.array(["a", "b", "c", "d"]).dictionary_encode()})
     ],
 )
 def test_people_of_two_parts(one, other, apart):
-    assert is_partitioned_by_person(parts_of(one, [], other)) is apart
-    assert is_partitioned_by_person(parts_of(one))
+    assert is_partitioned_by_person(split_budget(one, [], other)) is apart
+    assert is_partitioned_by_person(split_budget(one))
 
 
 def test_a_share_of_the_hashes_moves_at_a_time(monkeypatch):
     monkeypatch.setattr(import_module("dpfast.io.people"), "_MOST_WORDS", 50)
     ids = np.arange(900)
     cuts = [ids[:300], ids[300:], [], ids[899:] + 1]
-    declared = Watched(parts_of(*cuts).parts, 1, partitioned_by="person")
+    declared = Watched(split_budget(*cuts).parts, 1, partitioned_by="person")
     assert is_partitioned_by_person(declared)
     words = [one for one in declared.seen if not isinstance(one, str)]
     assert len(words) > 16
     assert max(map(len, words)) <= 50
     assert np.array_equal(np.sort(np.unique(np.concatenate(words))), np.sort(np.concatenate(words)))
     assert sum(map(len, words)) == 901
-    assert not is_partitioned_by_person(parts_of(*cuts, ids[450:451]))
+    assert not is_partitioned_by_person(split_budget(*cuts, ids[450:451]))
 
 
 def test_hashes_are_of_a_secret_key():
-    seen = [Watched(parts_of([1], [2]).parts, 1, partitioned_by="person") for _ in range(2)]
-    assert all(asked(one, key) for one, key in zip(seen, (bytes(32), bytes(range(32))), strict=True))
+    seen = [Watched(split_budget([1], [2]).parts, 1, partitioned_by="person") for _ in range(2)]
+    assert all(requested(one, key) for one, key in zip(seen, (bytes(32), bytes(range(32))), strict=True))
     assert set(seen[0].seen[0].tolist()).isdisjoint(seen[1].seen[0].tolist())
 
 
@@ -96,11 +96,11 @@ def test_what_cannot_be_told_is_refused():
         is_partitioned_by_person([1])
     for key in ("secret", b"short", bytes(65)):
         with pytest.raises(ValueError, match="16 to 64 secret bytes"):
-            asked(parts_of([1]), key)
+            requested(split_budget([1]), key)
     with pytest.raises(ValueError, match="ids are needed"):
         is_partitioned_by_person(Listed([np.ones((1, 1))], 1, partitioned_by="person"))
     with pytest.raises(ValueError, match="missing ids"):
-        is_partitioned_by_person(parts_of([None]))
+        is_partitioned_by_person(split_budget([None]))
     with pytest.raises(TypeError, match="to be checked where they lie") as raised:
-        is_partitioned_by_person(parts_of([frozenset({"secret"})]))
+        is_partitioned_by_person(split_budget([frozenset({"secret"})]))
     assert "secret" not in str(raised.value)

@@ -42,24 +42,24 @@ def write(frame, path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system is asked")
 def test_the_system_is_asked_once_for_every_byte_of_a_whole_file_and_not_all_at_once(tmp_path, monkeypatch):
-    path, asked = tmp_path / "t.parquet", []
+    path, requested = tmp_path / "t.parquet", []
     pd.DataFrame(np.random.default_rng(0).normal(size=(9000, 3)), columns=list("abc")).to_parquet(path)
     monkeypatch.setattr(arrow, "_BYTES_AHEAD", 1 << 16)
     monkeypatch.setattr(arrow, "batch_rows", lambda n_columns: 1000)
-    monkeypatch.setattr(os, "posix_fadvise", lambda file, start, n, advice: asked.append((start, n)))
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, start, n, advice: requested.append((start, n)))
     for names in (None, ["c", "a", "b"]):
-        asked.clear()
+        requested.clear()
         batches = arrow.parquet_batches(path, names)
         _, share = next(batches)
         assert share == 1 / 9
         # One batch more may be decoded by now.
-        assert 1 << 16 <= sum(n for _, n in asked) <= (1 << 16) + path.stat().st_size * 2 / 9
+        assert 1 << 16 <= sum(n for _, n in requested) <= (1 << 16) + path.stat().st_size * 2 / 9
         assert len(list(batches)) == 8
-        assert [start for start, _ in asked] == np.cumsum([0, *(n for _, n in asked[:-1])]).tolist()
-        assert sum(n for _, n in asked) == path.stat().st_size
-    asked.clear()
+        assert [start for start, _ in requested] == np.cumsum([0, *(n for _, n in requested[:-1])]).tolist()
+        assert sum(n for _, n in requested) == path.stat().st_size
+    requested.clear()
     assert len(list(arrow.parquet_batches(path, ["a", "c"]))) == 9
-    assert asked == []
+    assert requested == []
 
 
 def test_files_are_read_where_the_system_takes_no_such_request(tmp_path, monkeypatch):

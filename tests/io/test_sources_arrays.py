@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import dpfast
 from dpfast import MultiOutcomeRidge, Trajectories, io, noise, statistics
-from dpfast.io.sources import borrowed
+from dpfast.io.sources import zero_copy_view
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 
@@ -55,17 +55,17 @@ LENDERS = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.int64])
 def test_the_memory_is_that_of_the_lender(dtype):
     rows = np.arange(12).reshape(4, 3).astype(dtype)
-    assert address(borrowed(Tensor(rows), "X")) == address(rows)
-    assert address(borrowed(Tensor(rows.T), "X")) == address(rows)
+    assert address(zero_copy_view(Tensor(rows), "X")) == address(rows)
+    assert address(zero_copy_view(Tensor(rows.T), "X")) == address(rows)
     column = pa.array(rows[:, 0].copy())
-    assert address(borrowed(ArrowArray(column), "X")) == column.buffers()[1].address
+    assert address(zero_copy_view(ArrowArray(column), "X")) == column.buffers()[1].address
     nested = lists(rows)
-    found = borrowed(ArrowArray(nested), "X")
+    found = zero_copy_view(ArrowArray(nested), "X")
     assert (address(found), found.shape) == (nested.flatten().buffers()[1].address, (4, 3))
     assert np.array_equal(found, rows)
     # A slice begins elsewhere.
-    assert np.array_equal(borrowed(ArrowArray(nested[1:3]), "X"), rows[1:3])
-    assert np.array_equal(borrowed(ArrowArray(column[2:]), "X"), rows[2:, 0])
+    assert np.array_equal(zero_copy_view(ArrowArray(nested[1:3]), "X"), rows[1:3])
+    assert np.array_equal(zero_copy_view(ArrowArray(column[2:]), "X"), rows[2:, 0])
 
 
 @pytest.mark.parametrize("lend", LENDERS.values(), ids=LENDERS)
@@ -134,7 +134,7 @@ def test_what_lies_on_another_device_is_refused(take):
 
 def test_memory_that_a_gpu_shares_is_taken():
     rows = np.ones((2, 2))
-    assert address(borrowed(Tensor(rows, CUDA_HOST), "X")) == address(rows)
+    assert address(zero_copy_view(Tensor(rows, CUDA_HOST), "X")) == address(rows)
 
 
 def test_structs_are_tables():
@@ -145,17 +145,17 @@ def test_structs_are_tables():
 
 
 def test_missing_entries_are_nan_and_what_is_no_number_is_refused_without_a_word_of_it():
-    assert np.array_equal(borrowed(pa.array([1, None]), "y"), [1.0, np.nan], equal_nan=True)
+    assert np.array_equal(zero_copy_view(pa.array([1, None]), "y"), [1.0, np.nan], equal_nan=True)
     for text in (pa.array(["somebody"]), pa.array([["somebody"]], pa.list_(pa.string(), 1))):
         with pytest.raises(TypeError, match="no array of numbers") as refused:
-            borrowed(text, "y")
+            zero_copy_view(text, "y")
         assert "somebody" not in str(refused.value)
 
     # A row that is missing as a whole must not be left out: others would take its place.
     rows = pa.array([[1.0, 2.0], None, [5.0, None]], pa.list_(pa.float64(), 2))
     with pytest.raises(TypeError, match="no array of numbers"):
-        borrowed(rows, "X")
-    assert np.array_equal(borrowed(rows[2:], "X"), [[5.0, np.nan]], equal_nan=True)
+        zero_copy_view(rows, "X")
+    assert np.array_equal(zero_copy_view(rows[2:], "X"), [[5.0, np.nan]], equal_nan=True)
 
     class Failing(Tensor):
         def __dlpack__(self, **how):
@@ -169,4 +169,4 @@ def test_missing_entries_are_nan_and_what_is_no_number_is_refused_without_a_word
 
 def test_what_is_not_lent_is_left_as_it_is():
     for values in ([1.0], np.ones(2), 3.0, None, pa.table({"a": [1.0]}), dpfast):
-        assert borrowed(values, "X") is values
+        assert zero_copy_view(values, "X") is values

@@ -1,4 +1,4 @@
-"""Weighed rows: a person's weight moves that person's rows alone, and no sum further than rows without weights."""
+"""WeightedRows rows: a person's weight moves that person's rows alone, and no sum further than rows without weights."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from scipy import sparse
 
 from dpfast.io import blocks, weighed
 from dpfast.statistics import gram
-from dpfast.statistics.rows import shortened
+from dpfast.statistics.rows import clipped_to_norm
 
 
 def table(n=40, seed=0):
@@ -17,7 +17,7 @@ def table(n=40, seed=0):
 
 
 def read(X, Y):
-    """Weighed rows beside their outcomes, from arrays and from blocks."""
+    """WeightedRows rows beside their outcomes, from arrays and from blocks."""
     return np.concatenate([np.column_stack([np.asarray(x), np.asarray(y)]) for x, y in blocks(X, Y)])
 
 
@@ -74,7 +74,7 @@ def moved(parameters, bounds, most):
         # Any weight: from 0 to far beyond the bound.
         x, y, w = part[None, :3], part[None, 3:4], [np.exp(part[4]) * most]
         x, y = weighed(x, y, w, most)
-        records.append((shortened(x, bounds[0]), shortened(y, bounds[1])))
+        records.append((clipped_to_norm(x, bounds[0]), clipped_to_norm(y, bounds[1])))
     (a, p), (b, q) = records
     return most * np.linalg.norm(a.T @ a - b.T @ b), most * np.linalg.norm(a.T @ p - b.T @ q)
 

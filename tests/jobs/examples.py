@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from dpfast.jobs.kinds import kinds, template
+from dpfast.jobs.job_types import kinds, template
 
-KINDS = kinds()
+JOB_TYPES = kinds()
 
 
 def table_of(kind, n=400, seed=0):
@@ -25,7 +25,7 @@ def table_of(kind, n=400, seed=0):
 
 def write_job(folder, kind, *changes, table=None):
     """Write the job of ``dpfast new`` and its table, with some lines replaced by others."""
-    text = template(KINDS[kind])
+    text = template(JOB_TYPES[kind])
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new, 1)

@@ -552,7 +552,7 @@ def test_a_budget_that_is_exceeded_is_exit_code_3(folder, capsys, monkeypatch):
     assert Job.read(path).open_ledger().path == str((folder / "people.ledger").resolve())
     assert main(["fit", str(path)]) == 3
     error = capsys.readouterr().err
-    assert "was asked for, but the ledger has epsilon 0.5" in error
+    assert "was requested, but the ledger has epsilon 0.5" in error
     assert not error.rstrip().endswith(";")  # nobody who has ended holds any
     assert error.count("\n") == 1
     assert {name for name in left_behind(folder) if not str(name).startswith("people.ledger")} == set()

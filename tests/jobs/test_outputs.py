@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from jobs.examples import KINDS, write_job
+from jobs.examples import JOB_TYPES, write_job
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, Release, plotting
 from dpfast.cli import main
 from dpfast.io import summaries
 from dpfast.jobs import Job, outputs, report
-from dpfast.jobs.kinds import Output
+from dpfast.jobs.job_types import Output
 from dpfast.privacy.guarantee import plain_words
 
 pd = pytest.importorskip("pandas")
@@ -331,7 +331,7 @@ def test_a_disk_that_is_full_leaves_the_former_results_whole(job, tmp_path, caps
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_TYPES)
 def test_every_kind_of_job_writes_every_format_from_its_template_on(kind, tmp_path):
     assert main(["fit", str(write_job(tmp_path, kind)), "--quiet"]) == 0
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy
-from dpfast._redacted import Terminated, in_own_words
+from dpfast._redacted import Terminated, redact_errors
 from dpfast.cli import main
 from dpfast.jobs import Job, OutputError, check, outputs, run
 from dpfast.ledger import Reservation
@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_moved_is_found_before_anything_is_spent(tmp_pat
     assert paid(tmp_path) == 1
 
 
-@pytest.mark.parametrize("within", [in_own_words, lambda read, _: read()])
+@pytest.mark.parametrize("within", [redact_errors, lambda read, _: read()])
 @pytest.mark.parametrize(("how", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_after_the_draw_ends_the_command_with_its_own_code(how, status, within, tmp_path, monkeypatch):
     path, solve = write(tmp_path), MultiOutcomeRidge._solve

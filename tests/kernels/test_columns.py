@@ -1,4 +1,4 @@
-"""Columns that lie apart: what is borrowed, what is copied, what is refused."""
+"""Columns that lie apart: what is zero_copy_view, what is copied, what is refused."""
 
 import numpy as np
 import pytest

@@ -51,9 +51,9 @@ def bin_of(exponent):
         {"beyond": 0.5},
         {"longest": 1.5, "beyond": 2.0, "link": "huber"},
         {"longest": 0.1, "link": "softmax"},
-        {"link": "huber", "bend": (0.7, 0.3)},
-        {"longest": 0.4, "link": "quantile", "bend": (0.9, 2.0)},
-        {"longest": 0.4, "link": "poisson", "bend": (2.0, 0.5)},
+        {"link": "huber", "smoothing": (0.7, 0.3)},
+        {"longest": 0.4, "link": "quantile", "smoothing": (0.9, 2.0)},
+        {"longest": 0.4, "link": "poisson", "smoothing": (2.0, 0.5)},
     ],
     ids=lambda options: "-".join(map(str, options.values())) or "plain",
 )
@@ -143,7 +143,7 @@ def test_exponentials_are_taken_in_one_order(level):
 def test_scores_of_people_who_cancel_are_taken_in_one_order(link, level):
     """A score, and what is its opposite but for rounding: of the same person, so that every bit counts."""
     rng = np.random.default_rng(8)
-    step = ResidualStep(np.zeros((1, 1)), RowMap(bound=100.0), RowMap(bound=10.0), link=link, bend=(0.5, 0.4))
+    step = ResidualStep(np.zeros((1, 1)), RowMap(bound=100.0), RowMap(bound=10.0), link=link, smoothing=(0.5, 0.4))
     r = np.concatenate([rng.uniform(-1.0, 1.0, 200), rng.normal(size=50)])
     other = -np.nextafter(r, np.inf) * (1.0 + 2.0**-50 * rng.integers(-2, 3, 250))
     x, y = np.ones((500, 1)), np.stack([r, other], axis=1).reshape(-1, 1)
@@ -159,7 +159,7 @@ def test_scores_of_people_who_cancel_are_taken_in_one_order(link, level):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"link": "softmax"}, {"longest": 1.5}, {"beyond": 1.5}, {"link": "quantile", "bend": (0.2, 1.0)}],
+    [{}, {"link": "softmax"}, {"longest": 1.5}, {"beyond": 1.5}, {"link": "quantile", "smoothing": (0.2, 1.0)}],
     ids=["plain", "softmax", "held", "beyond", "quantile"],
 )
 def test_people_of_any_number_of_rows_are_those_of_the_twin(level, options):

@@ -9,9 +9,9 @@ from reference.sizes import codes_of
 
 from dpfast.kernels import sizes
 from dpfast.kernels.columns import readable
-from dpfast.statistics.sizes import HalfOctaves
+from dpfast.statistics.norm_histograms import LogarithmicBins
 
-BINS = [HalfOctaves(), HalfOctaves(-3, 2), HalfOctaves(-800, 800), HalfOctaves(5, 6)]
+BINS = [LogarithmicBins(), LogarithmicBins(-3, 2), LogarithmicBins(-800, 800), LogarithmicBins(5, 6)]
 
 
 def found_codes(rows, bins, norms, start=0, stop=None):
@@ -42,7 +42,7 @@ def test_codes_are_those_of_the_plain_twin(d, bins, norms):
 
 
 def test_an_edge_belongs_to_the_bin_below_it():
-    bins = HalfOctaves(-800, 800)
+    bins = LogarithmicBins(-800, 800)
     edges = np.array([bins.size(code) for code in range(bins.largest_code)])
     at, above = (found_codes(one[:, None], bins, False)[:, 0] for one in (edges, np.nextafter(edges, math.inf)))
     assert at.tolist() == list(range(bins.largest_code))
@@ -51,7 +51,7 @@ def test_an_edge_belongs_to_the_bin_below_it():
 
 
 def test_sizes_beyond_the_last_edge_and_below_the_first_are_in_the_end_bins():
-    bins = HalfOctaves(-800, 800)
+    bins = LogarithmicBins(-800, 800)
     rows = np.array([[1e308, 1e308], [5e-324, 0.0], [1e-310, -1e-310], [-1e300, 1e-300]])
     assert found_codes(rows, bins, True)[:, 0].tolist() == [1600, 0, 0, 1600]
     assert found_codes(rows, bins, False).tolist() == [[1600, 1600], [0, 0], [0, 0], [-1600, 0]]
@@ -63,11 +63,11 @@ def test_a_row_that_is_not_finite_is_told(bad, norms):
     for place in ((0, 0), (69, 8), (30, 4)):
         rows = some_rows(70, 9)
         rows[place] = bad
-        assert not sizes.codes_of(rows, HalfOctaves(), norms, np.empty((70, 1 if norms else 9), np.int16), 0, 70)
+        assert not sizes.codes_of(rows, LogarithmicBins(), norms, np.empty((70, 1 if norms else 9), np.int16), 0, 70)
 
 
 def test_arrays_of_other_sizes_are_refused():
-    rows, bins = some_rows(5, 2), HalfOctaves()
+    rows, bins = some_rows(5, 2), LogarithmicBins()
     for codes, start, stop in (((4, 2), 0, 5), ((5, 1), 0, 5), ((5, 2), -1, 4), ((5, 2), 2, 6), ((5, 2), 4, 3)):
         with pytest.raises(IndexError, match="room"):
             sizes.codes_of(rows, bins, False, np.empty(codes, np.int16), start, stop)

@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpfast import BudgetExceeded, Ledger, MultiOutcomeRidge, Privacy, Release, UtilityWarning
 from dpfast.ledger.entries import _process, guarantee_of
-from dpfast.privacy import gaussian_delta, gaussian_mu, parts_of, range_mu
+from dpfast.privacy import gaussian_delta, gaussian_mu, range_mu, split_budget
 from dpfast.privacy.guarantee import plain_words
 
 
@@ -395,7 +395,7 @@ def test_a_release_is_dated_by_its_reservation(monkeypatch):
 
 def test_releases_of_one_joint_calibration_are_paid_for_by_it():
     cost = Privacy(1.0, 1e-6)
-    parts = parts_of(cost, [0.5, 0.5])
+    parts = split_budget(cost, [0.5, 0.5])
     mus = [gaussian_mu(*part.target) for part in parts]
 
     def recorded(mu):
@@ -556,7 +556,7 @@ def test_folds_in_processes_raise_too(usual_warnings, tmp_path):
 def test_gaussian_releases_compose_beside_others_that_add_up(share, is_kept):
     # Four of half the mu each: their epsilons add up to much more than that of all four.
     mu = gaussian_mu(*Privacy(0.5, 5e-7).target)
-    quarters = parts_of(Privacy(0.5, 5e-7), [1.0] * 4)
+    quarters = split_budget(Privacy(0.5, 5e-7), [1.0] * 4)
     gaussians = [release(part.epsilon, part.delta, mu=0.5 * mu * (1.0 - 1e-12)) for part in quarters]
     assert sum(part.epsilon for part in quarters) > 0.9
     others = release(share / 2, 2e-7), release(share / 2, 3e-7 - 1e-15)

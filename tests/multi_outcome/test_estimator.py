@@ -27,7 +27,7 @@ from dpfast import (
 )
 from dpfast.privacy import gaussian_delta, gaussian_mu, moment_mu
 from dpfast.solvers import LabelFactor, positive_semidefinite
-from dpfast.solvers.inference import Evidence
+from dpfast.solvers.inference import InferenceState
 from dpfast.statistics.rows import centred
 
 BOX = (np.array([-1.0, 0.0, 2.0]), np.array([1.0, 3.0, 2.5]))
@@ -547,11 +547,11 @@ def test_nothing_but_released_values_is_kept(adjacency):
     x, y = table()
     fitted = model(adjacency=adjacency, fit_intercept=True).fit(x, y)
     known = {"coef_", "intercept_", "coef_std_", "ridge_", "n_steps_", "releases_", "privacy_spent_"}
-    known |= {"n_features_in_", "residual_std_", "_evidence", "_textbook", "_n_public", "_lost"}
-    assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome", "_lacks_sums", "_weighs"}
+    known |= {"n_features_in_", "residual_std_", "_inference_states", "_textbook", "_n_public", "_expected_error"}
+    assert set(vars(fitted)) - set(fitted.get_params()) == known | {"_single_outcome", "_lacks_sums", "_is_weighted"}
     # Everything is a function of the release: solve again from it.
-    (told,) = fitted._evidence
-    assert fitted._lost == 1.0 / max(Evidence(**told).prominence, 1.0)
+    (told,) = fitted._inference_states
+    assert fitted._expected_error == 1.0 / max(InferenceState(**told).signal_to_noise, 1.0)
     again = pickle.loads(pickle.dumps(fitted.releases_[0]))
     assert set(again.values) == {"xx", "xy", "x", "y"} | ({"n"} if adjacency == "add_remove" else set())
 
@@ -628,7 +628,7 @@ def test_a_person_with_fifty_rows_is_protected_as_one(delta, adjacency):
     others = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
     ids = np.concatenate([np.arange(20), np.full(50, 99)])
     privacy = Privacy(1.0, delta, adjacency)
-    route = model(1.0, delta, adjacency=adjacency, fit_intercept=True)._route(3, 2, privacy, 50)
+    route = model(1.0, delta, adjacency=adjacency, fit_intercept=True)._chosen_mechanism(3, 2, privacy, 50)
     limit = route.calibration.mu if delta > 0.0 else 1.0
     far = 0.0
     for trial in range(60):
@@ -696,7 +696,7 @@ def test_people_with_several_rows_fit_and_pay_for_them():
 def test_a_person_within_block_bounds_is_protected(block_bounds, delta, adjacency):
     """Hill-climbed people of up to twelve rows, summed as fit sums them, move the release by its budget at most."""
     bounded = model(1.0, delta, adjacency=adjacency, block_bounds=block_bounds)
-    calibration = bounded._route(3, 1, Privacy(1.0, delta, adjacency), 12).calibration
+    calibration = bounded._chosen_mechanism(3, 1, Privacy(1.0, delta, adjacency), 12).calibration
     unit = calibration.people
     sums = {"bound_x": 1.0, "bound_y": 1.0, "max_rows": 12, "bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}
     limits = [math.inf if bound is None else bound for bound in (unit.bound_xx, unit.bound_xy)]
@@ -943,7 +943,7 @@ def test_sums_are_not_taken_for_a_table():
 def test_noise_is_for_rows_as_long_as_rounding_makes_them(adjacency, shape):
     """Rounding lengthens a row by half a unit of the grid in every entry: much, where entries are many."""
     privacy = Privacy(1.0, 1e-6, adjacency)
-    scales = model(1.0, 1e-6, adjacency=adjacency)._route(*shape, privacy).calibration.deviations
+    scales = model(1.0, 1e-6, adjacency=adjacency)._chosen_mechanism(*shape, privacy).calibration.deviations
     radii = [statistics.rounded_bound(1.0, n) for n in shape]
     sizes = {"adjacency": adjacency, "n_features": shape[0], "n_outcomes": shape[1]}
     target = gaussian_mu(*privacy.target)

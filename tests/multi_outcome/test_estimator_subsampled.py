@@ -59,7 +59,7 @@ def test_one_release_says_how_it_was_sampled():
     assert not release.reproducible
     radii = rounded_bound(1.0, 3), rounded_bound(1.0, 2)
     claimed = subsampled_moment_delta(
-        type(model()._route(3, 2, Privacy(1.0, 1e-6), n_rows=400).calibration.deviations)(**release.scales),
+        type(model()._chosen_mechanism(3, 2, Privacy(1.0, 1e-6), n_rows=400).calibration.deviations)(**release.scales),
         1.0,
         100,
         400,
@@ -90,13 +90,13 @@ def test_no_trace_of_the_sample_stays(monkeypatch):
         "ridge_",
         "n_steps_",
         "_lacks_sums",
-        "_weighs",
+        "_is_weighted",
         "releases_",
         "privacy_spent_",
         "n_features_in_",
         "residual_std_",
-        "_evidence",
-        "_lost",
+        "_inference_states",
+        "_expected_error",
         "_n_public",
         "_textbook",
         "_single_outcome",

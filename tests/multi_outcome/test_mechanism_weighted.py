@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpfast.multi_outcome.mechanism import Column, Unweighed
+from dpfast.multi_outcome.mechanism import Column, Unweighted
 from dpfast.solvers.ridge import RidgeSolution
 
 FAR = (np.array([50.0, -0.5, 3.0]), np.array([60.0, 0.5, 3.0]))
@@ -20,7 +20,7 @@ DECLARED = {
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("declared", DECLARED)
 def test_no_weighed_row_is_beyond_the_bounds_of_its_fit_and_some_reach_them(declared, nonnegative, has_intercept):
-    rows = Unweighed(**DECLARED[declared], nonnegative=nonnegative, has_intercept=has_intercept)
+    rows = Unweighted(**DECLARED[declared], nonnegative=nonnegative, has_intercept=has_intercept)
     if rows.stay:
         assert rows.held is None
         return
@@ -46,11 +46,11 @@ def test_no_weighed_row_is_beyond_the_bounds_of_its_fit_and_some_reach_them(decl
 
 @pytest.mark.parametrize("declared", DECLARED)
 def test_a_linear_function_of_completed_rows_is_one_of_rows_as_they_came(declared):
-    rows = Unweighed(**DECLARED[declared], nonnegative=False, has_intercept=True)
+    rows = Unweighted(**DECLARED[declared], nonnegative=False, has_intercept=True)
     inside = np.array([[51.0, 0.2, 3.0], [55.0, -0.1, 3.0]]) if rows.box is not None else 0.5 * np.eye(3)
     if rows.bound == 20.0:
         inside = inside * [0.0, 1.0, 1.0] + [[50.0, 0.0, 0.0]]
-        rows = Unweighed(60.0, FAR, nonnegative=False, has_intercept=True)
+        rows = Unweighted(60.0, FAR, nonnegative=False, has_intercept=True)
     theta = np.array([[0.3, -2.0, 0.7, 1.5]])
     solution = RidgeSolution(theta, np.zeros(1), np.ones((1, 4)), 0.0)
     split = Column(*rows.parameters(3)["_column"]).split(solution)
@@ -61,6 +61,6 @@ def test_a_linear_function_of_completed_rows_is_one_of_rows_as_they_came(declare
 
 def test_the_constant_is_about_as_long_as_rows():
     for bound in (0.9, 1.0, 70.0):
-        (_, constant), least = Unweighed(bound, None, False, True).parameters(2)["_column"], bound / math.sqrt(2.0)
+        (_, constant), least = Unweighted(bound, None, False, True).parameters(2)["_column"], bound / math.sqrt(2.0)
         assert least <= constant <= 2.0 * least
         assert math.frexp(constant)[0] == 0.5

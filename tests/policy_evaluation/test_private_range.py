@@ -12,7 +12,7 @@ from dpfast import Ledger, PolicyEvaluation, Privacy, UtilityWarning, noise
 from dpfast.policy_evaluation.evaluation import Run, VisitSolver
 from dpfast.policy_evaluation.mechanism import visit_moments
 from dpfast.policy_evaluation.private_range import PrivateRange, bin_edges, narrowest
-from dpfast.privacy import gaussian_mu, keeps_to, parts_of
+from dpfast.privacy import gaussian_mu, keeps_to, split_budget
 from dpfast.statistics import ReturnGrid, Trajectories, sufficient_statistics
 from dpfast.statistics.visits import extreme_counts
 
@@ -135,7 +135,7 @@ def test_both_releases_keep_to_one_budget(delta, adjacency):
     model = PolicyEvaluation(1.0, delta, adjacency=adjacency, **options).fit(random_walks(0, n=30_000))
     counts, sums = model.releases_
     assert keeps_to([counts.privacy, sums.privacy], [counts.mu, sums.mu], privacy)
-    first, rest = parts_of(privacy, [0.1, 0.9])
+    first, rest = split_budget(privacy, [0.1, 0.9])
     assert (counts.privacy, sums.privacy) == (first, rest)
     assert ledger.spent.epsilon == pytest.approx(1.0)
     low, high = model.return_range_

@@ -61,7 +61,7 @@ def extremes(rng):
     return Trajectories.concatenate(people)
 
 
-def asked(mechanism, walks, seed, wild=0.0):
+def requested(mechanism, walks, seed, wild=0.0):
     """Every query of a fit, as the noise of a seed leads to it, or releases that are off by so many powers of e."""
     source, rng = noise.resolve_source(seed), np.random.default_rng(seed)
     stages = mechanism.stages()
@@ -94,7 +94,7 @@ def test_no_neighbour_moves_any_stage_beyond_its_part(kind, adjacency, m, wild):
     walks, people = walks_at_random(rng, m), extremes(rng)
     people = people[rng.permutation(len(people))[:60]]
     mechanism = staged(kind, adjacency=adjacency, m=m)
-    for query in asked(mechanism, walks, 0, wild):
+    for query in requested(mechanism, walks, 0, wild):
         far = farthest(query, people, adjacency)
         assert far <= 1.0, query.name
         # Tight but for clips that few fill, and numbers that are rarely all at an end.
@@ -124,7 +124,7 @@ def test_means_are_moved_as_far_as_their_noise_is_for(adjacency):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_stages_together_keep_to_the_budget(kind, adjacency, m):
     walks = walks_at_random(np.random.default_rng(1), m)
-    queries = list(asked(staged(kind, adjacency=adjacency, m=m), walks, 0))
+    queries = list(requested(staged(kind, adjacency=adjacency, m=m), walks, 0))
     whole = gaussian_mu(*PRIVACY.target)
     assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in queries]) <= whole
     assert [query.name for query in queries] == ALL

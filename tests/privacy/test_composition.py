@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfast.privacy import Privacy, compose_mu, gaussian_delta, gaussian_mu, keeps_to, parts_of, share_of_mu
+from dpfast.privacy import Privacy, compose_mu, gaussian_delta, gaussian_mu, keeps_to, share_of_mu, split_budget
 from dpfast.privacy.composition import _float_down, advanced_share
 
 
@@ -62,7 +62,7 @@ def test_pure_budgets_have_no_gaussian_share():
 )
 def test_parts_of_a_guarantee_compose_to_it_and_waste_nothing(epsilon, delta, shares):
     whole = gaussian_mu(epsilon, delta)
-    parts = parts_of(Privacy(epsilon, delta), shares)
+    parts = split_budget(Privacy(epsilon, delta), shares)
     mus = [gaussian_mu(*part.target) for part in parts]
     assert whole * (1.0 - 1e-10) < compose_mu(mus) <= whole
     assert mus == pytest.approx([whole * math.sqrt(share / math.fsum(shares)) for share in shares], rel=1e-9)
@@ -72,7 +72,7 @@ def test_parts_of_a_guarantee_compose_to_it_and_waste_nothing(epsilon, delta, sh
 
 
 def test_pure_parts_share_epsilon():
-    parts = parts_of(Privacy(1.0, adjacency="add_remove"), [1.0, 3.0])
+    parts = split_budget(Privacy(1.0, adjacency="add_remove"), [1.0, 3.0])
     assert [part.epsilon for part in parts] == pytest.approx([0.25, 0.75])
     assert {(part.delta, part.adjacency) for part in parts} == {(0.0, "add_remove")}
     assert keeps_to(parts, [None, None], Privacy(1.0))

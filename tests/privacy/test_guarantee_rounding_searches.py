@@ -11,7 +11,7 @@ from dpfast.privacy import (
     moment_scales,
     objective,
     objective_noise,
-    parts_of,
+    split_budget,
     subsampled_moment_scales,
 )
 from dpfast.privacy.donors import donor_objective_noise
@@ -42,11 +42,11 @@ def of_sample(**changed):
 
 def of_parts(**changed):
     numbers = {"epsilon": 1.0, "shares": [0.25, 0.75], "composition": "mu"} | changed
-    return parts_of(Privacy(numbers["epsilon"], 1e-6), numbers["shares"], numbers["composition"])
+    return split_budget(Privacy(numbers["epsilon"], 1e-6), numbers["shares"], numbers["composition"])
 
 
 TWO_SEGMENTS = {"changes": {"two segments": 1.0}}
-CHANGES = {
+OVERRIDES = {
     of_objective: [
         {"epsilon": 2.0},
         {"changes": {"line": 2.0}},
@@ -77,11 +77,11 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("search", CHANGES, ids=lambda search: search.__name__)
+@pytest.mark.parametrize("search", OVERRIDES, ids=lambda search: search.__name__)
 def test_any_other_number_is_another_search(search):
-    found = [search(), *(search(**changed) for changed in CHANGES[search])]
+    found = [search(), *(search(**changed) for changed in OVERRIDES[search])]
     assert len(set(map(repr, found))) == len(found)
-    assert [search(), *(search(**changed) for changed in CHANGES[search])] == found
+    assert [search(), *(search(**changed) for changed in OVERRIDES[search])] == found
 
 
 @pytest.mark.parametrize(("search", "module"), [(of_objective, objective), (of_donors, donors)])
@@ -121,7 +121,7 @@ def test_a_variance_of_the_callers_is_asked_each_time():
 
 def test_costs_of_the_same_numbers_are_equal_and_of_others_are_not():
     numbers = [(3, 1.0, 9), (3, 1.0, 9), (4, 1.0, 9), (3, 2.0, 9), (3, 1.0, 8)]
-    costs = [ObjectiveBounds(LogisticLoss(), d, bound, 1.0, n_rows=n).usual_excess(0.5) for d, bound, n in numbers]
+    costs = [ObjectiveBounds(LogisticLoss(), d, bound, 1.0, n_rows=n).typical_excess(0.5) for d, bound, n in numbers]
     assert costs[0] == costs[1]
     assert len(set(costs)) == 4
 

@@ -84,7 +84,7 @@ def _products(step, row, outcomes):
 
 
 def _lightened(step, p, z, outcomes):
-    r = _RESIDUALS[step.link](outcomes.tolist(), z, *step.bend)
+    r = _RESIDUALS[step.link](outcomes.tolist(), z, *step.smoothing)
     squared = _squared(p)
     if squared > step.longest * step.longest:
         factor = step.longest / math.sqrt(squared)

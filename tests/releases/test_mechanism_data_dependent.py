@@ -44,13 +44,13 @@ def test_noise_is_smooth_between_neighbours(index):
 @pytest.mark.parametrize("index", range(len(list(statistics_of(4)))))
 def test_a_draw_asks_for_the_smoothness_that_rounding_leaves(index, monkeypatch):
     """The whole beta would leave none to the rounding of the bound: by less than any test of neighbours shows."""
-    m, asked = 30, []
+    m, requested = 30, []
     statistic = list(statistics_of(m))[index]
     mechanism = DataDependentGaussian.calibrate(PRIVACY, statistic)
     assert mechanism.smoothness < mechanism.smooth.beta
 
     def bound(counts, beta):
-        asked.append(beta)
+        requested.append(beta)
         return type(statistic).sensitivity_of_counts(statistic, counts, beta)
 
     monkeypatch.setattr(statistic, "sensitivity_of_counts", bound)
@@ -58,7 +58,7 @@ def test_a_draw_asks_for_the_smoothness_that_rounding_leaves(index, monkeypatch)
     visited[:, 0] = True
     sums = summed(walks(visited, np.full((m, 4), 0.5)), statistic.problem)
     mechanism.release(sums, noise.SeededSource(0), "test")
-    assert set(asked) == {mechanism.smoothness}
+    assert set(requested) == {mechanism.smoothness}
 
 
 @pytest.mark.parametrize("kind", ["lsw", "lsl"])

@@ -57,12 +57,12 @@ def test_the_bound_is_theorem_4s_and_5s():
     bounds = ObjectiveBounds(LogisticLoss(), p, 1.0, 1.0, None, None, None)
     deviation = 2 * gradient / 0.5 * math.sqrt(p + 1)
     expected = theory.expected_risk(0.5, 0.0, n=n, n_features=p, gradient=gradient, strong_convexity=added, norm=10.0)
-    assert bounds.usual_excess(0.0)(deviation, added) == pytest.approx(n * expected.corrected, rel=1e-12)
+    assert bounds.typical_excess(0.0)(deviation, added) == pytest.approx(n * expected.corrected, rel=1e-12)
     deviation = gradient * math.sqrt(8 * math.log(2e6) + 4 * 0.5) / 0.5
     refined = theory.expected_strongly_convex_risk(
         0.5, 1e-6, n=n, n_features=p, gradient=gradient, curvature=added * 0.25, loss_convexity=40.0, norm=10.0
     )
-    assert bounds.usual_excess(40.0)(deviation, added) == pytest.approx(n * refined.corrected, rel=1e-12)
+    assert bounds.typical_excess(40.0)(deviation, added) == pytest.approx(n * refined.corrected, rel=1e-12)
 
 
 def test_noise_asks_for_more_strong_convexity_and_curvature_for_less():

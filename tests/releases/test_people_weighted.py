@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from neighbours import climb
-from stages import asked, moved, part_of_person
+from stages import moved, part_of_person, requested
 
 from dpfast import Privacy, io
 from dpfast.releases.mechanism import NoisySum, Query
@@ -78,7 +78,7 @@ def test_no_neighbour_and_no_weight_moves_any_stage_beyond_its_part(loss, adjace
     fit, rng, farthest = staged(loss, adjacency=adjacency, several=several), np.random.default_rng(1), {}
     others = [several_rows(rng, *one) if several else one for one in at_random(rng)]
     others = [fit.mechanism.summed(people(*one)) for one in others]
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         farthest[query.name] = moved(query, [part_of_person(query, one) for one in others])
         assert farthest[query.name] <= 1.0 + 1e-9, query.name
     # What is paid for is attained by the largest weights: but for the one step of 2^BITS that no weight has.
@@ -97,11 +97,11 @@ def test_a_weighted_sum_is_to_the_bit_that_of_each_row_as_often_as_its_weight_sa
         found = query.statistic(fit.mechanism.summed(people(x[rows], y[rows], shares)))
         return found if hasattr(found, "to_float64") else found.exact_xx
 
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         copies = np.repeat(np.arange(20), multiples)
         of_weights = summed(query, multiples / MOST, np.arange(20))
         assert of_weights == summed(query, np.full(len(copies), 1.0 / MOST), copies), query.name
-    counts = next(asked(fit, 0))
+    counts = next(requested(fit, 0))
     assert summed(counts, multiples / MOST, np.arange(20)).to_float64()[0] == multiples.sum() / 2**BITS
 
 

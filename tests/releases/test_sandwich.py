@@ -14,7 +14,7 @@ from dpfast.privacy import compose_mu, gaussian_mu, keeps_to
 from dpfast.releases import sandwich
 from dpfast.releases.mechanism import answered
 from dpfast.releases.objective_bounds import TableLoss
-from dpfast.releases.sandwich import Sandwich, Weighed, exact_errors, sum_weighed
+from dpfast.releases.sandwich import Sandwich, WeightedRows, exact_errors, sum_weighted
 from dpfast.solvers import LogisticLoss, PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.statistics import rounded_bound
 
@@ -43,8 +43,8 @@ def summed(table_loss, theta, kind, rows, outcomes):
     """Return the exact sums of a table, as one vector: of a symmetric matrix with its Frobenius norm."""
     one = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
     _, radius = one.moments(one.privacy, theta, kind)
-    weighed = Weighed(table_loss, theta, kind)
-    gram = sum_weighed(owned(table=io.open_table(rows, np.asarray(outcomes)[:, None])), weighed, radius)
+    weighed = WeightedRows(table_loss, theta, kind)
+    gram = sum_weighted(owned(table=io.open_table(rows, np.asarray(outcomes)[:, None])), weighed, radius)
     return gram.xx, np.zeros(len(theta)) if gram.exact_x_sum is None else gram.exact_x_sum.to_float64()
 
 
@@ -92,7 +92,7 @@ def test_a_persons_part_depends_on_that_person_alone(name, kind):
     table_loss = LOSSES[name]
     x, y = table(40, table_loss, features=5)
     theta = np.random.default_rng(2).normal(size=size(table_loss, 5))
-    weighed = Weighed(table_loss, theta, kind)
+    weighed = WeightedRows(table_loss, theta, kind)
     rows, *_ = weighed(x, y[:, None], None)
     for layout in (np.asfortranarray(x), x[::-1][::-1], np.repeat(x, 2, axis=0)[::2]):
         np.testing.assert_array_equal(weighed(layout, y[:, None], None)[0], rows)
@@ -136,7 +136,7 @@ def test_the_noise_of_counts_is_for_the_largest_rate_there_may_be(theta, constan
     along = theta[:2] / length if length > 0.0 else np.array([1.0, 0.0])
     angles = np.linspace(0.0, 2.0 * math.pi, 20_001)
     rows = 0.5 * np.vstack([[along], np.column_stack([np.cos(angles), np.sin(angles)])])
-    weighed, *_ = Weighed(table_loss, theta, "curvatures")(rows, np.ones((len(rows), 1)), None)
+    weighed, *_ = WeightedRows(table_loss, theta, "curvatures")(rows, np.ones((len(rows), 1)), None)
     longest = np.linalg.norm(weighed, axis=1).max()
     one = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
     _, radius = one.moments(one.privacy, theta, "curvatures")
@@ -159,10 +159,10 @@ def test_rates_near_0_leave_rows_a_clip():
 def test_no_sums_make_steps_of_counts_fail(start, size_of_sums, constant):
     """Whatever is released: every step is asked for, the coefficients are finite, and so are the errors."""
     table_loss = TableLoss(PoissonLoss(8.0), 0.5, 8.0, constant)
-    one, rng, asked = Sandwich(Privacy(1.0, 1e-6), table_loss, 3), np.random.default_rng(0), []
+    one, rng, requested = Sandwich(Privacy(1.0, 1e-6), table_loss, 3), np.random.default_rng(0), []
 
     def answer(query):
-        asked.append(query)
+        requested.append(query)
         matrix, vector = rng.normal(size=(3, 3)), rng.normal(size=3)
         scales = query.mechanism.scales
         sums = {"xx": size_of_sums * scales["xx"] * (matrix + matrix.T)}
@@ -171,7 +171,7 @@ def test_no_sums_make_steps_of_counts_fail(start, size_of_sums, constant):
         return SimpleNamespace(values=sums, scales=scales)
 
     found = answered(one.stages(np.array([0.0, start, -start])), answer)()
-    assert len(asked) == 2 * len(sandwich._SHARES)
+    assert len(requested) == 2 * len(sandwich._SHARES)
     assert np.isfinite(found.theta).all()
     assert np.isfinite(found.covariance).all()
 
@@ -242,7 +242,7 @@ def test_rows_are_held_to_what_the_noise_is_for(name):
     own = Sandwich(Privacy(1.0, 1e-6), table_loss, len(theta))
     for kind in KINDS:
         _, radius = own.moments(own.privacy, theta, kind)
-        longest = np.linalg.norm(Weighed(table_loss, theta, kind)(x, y[:, None], None)[0], axis=1).max()
+        longest = np.linalg.norm(WeightedRows(table_loss, theta, kind)(x, y[:, None], None)[0], axis=1).max()
         room = math.sqrt(2.0) if table_loss.loss.is_of_counts and kind == "curvatures" else 1.0
         assert longest <= room * rounded_bound(radius, len(theta))
 
@@ -252,9 +252,9 @@ def test_parts_of_a_table_are_summed_as_the_whole():
     x, y = table(60, table_loss)
     theta = np.ones(3)
     for kind in KINDS:
-        whole = sum_weighed(owned(table=io.open_table(x, y[:, None])), Weighed(table_loss, theta, kind), 1.0)
+        whole = sum_weighted(owned(table=io.open_table(x, y[:, None])), WeightedRows(table_loss, theta, kind), 1.0)
         halves = [
-            sum_weighed(owned(table=io.open_table(x[part], y[part, None])), Weighed(table_loss, theta, kind), 1.0)
+            sum_weighted(owned(table=io.open_table(x[part], y[part, None])), WeightedRows(table_loss, theta, kind), 1.0)
             for part in (slice(0, 17), slice(17, None))
         ]
         assert whole == halves[0] + halves[1]
@@ -281,14 +281,14 @@ def test_every_sum_moves_the_coefficients_by_one_step():
     """The same sums at all coefficients: each of them moves by 1/4, that of the errors among them."""
     one = Sandwich(Privacy(1.0, 1e-6), LOSSES["logistic"], 3)
     values = {"curvatures": {"xx": 2.0 * np.eye(3)}, "scores": {"xx": np.eye(3), "x": np.full(3, 0.5)}}
-    stages, answer, asked = one.stages(np.zeros(3)), None, []
+    stages, answer, requested = one.stages(np.zeros(3)), None, []
     while True:
         try:
             query = stages.send(answer)
         except StopIteration as end:
             found = end.value()
             break
-        asked.append(query.name)
+        requested.append(query.name)
         answer = SimpleNamespace(values=values[query.name.partition(",")[0]], scales={"xx": 1e-9, "x": 1e-9})
-    assert len(asked) == 2 * len(sandwich._SHARES) == len(set(asked))
+    assert len(requested) == 2 * len(sandwich._SHARES) == len(set(requested))
     np.testing.assert_allclose(found.theta, 0.25 * len(sandwich._SHARES))

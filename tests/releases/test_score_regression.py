@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from neighbours import climb
 from scipy import stats
-from stages import RESOLVED, Size, asked, moved, part_of_person
+from stages import RESOLVED, Size, moved, part_of_person, requested
 
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
@@ -119,7 +119,7 @@ def test_no_neighbour_moves_any_stage_beyond_its_part(loss, intercept, adjacency
     fit = staged(loss, adjacency=adjacency, intercept=intercept, steps=3)
     rng = np.random.default_rng(1)
     largest = {}
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         others = [*people_at_random(rng, 3, 8), *farthest_people(query)]
         far = moved(query, [part_of(query, *one) for one in others])
         assert far <= 1.0 + 1e-9, query.name
@@ -141,7 +141,7 @@ def test_none_does_however_many_people_there_are_and_whatever_was_released(path,
     size, rng = PATHS[path], np.random.default_rng(2)
     for seed, (loss, wild) in enumerate({"huber": 1.0, "quantile": 4.0, "counts": 4.0}.items()):
         fit = staged(loss, size, adjacency=adjacency, steps=2)
-        for query in asked(fit, seed, wild):
+        for query in requested(fit, seed, wild):
             others = [*people_at_random(rng, size.features, 2), *farthest_people(query)]
             assert moved(query, [part_of(query, *one) for one in others]) <= 1.0 + 1e-9, query.name
 
@@ -150,7 +150,7 @@ def test_none_does_however_many_people_there_are_and_whatever_was_released(path,
 @pytest.mark.parametrize("loss", ["huber", "quantile", "counts"])
 def test_no_climb_finds_a_neighbour_that_moves_a_sum_of_scores_farther(loss, adjacency):
     fit, rng = staged(loss, adjacency=adjacency, steps=2), np.random.default_rng(3)
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         if "scores, step 2" not in query.name:
             continue
 
@@ -184,7 +184,7 @@ def test_no_person_moves_any_stage_beyond_its_part(loss, intercept, adjacency):
     """With all their rows, of which three count."""
     fit = staged(loss, Size(600, 3, ""), adjacency=adjacency, intercept=intercept, steps=2, epsilon=8.0, several=True)
     rng, largest = np.random.default_rng(4), {}
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         others = [*persons_at_random(rng, 3, 6), *farthest_persons(query), (np.zeros((1, 3)), [[0.6]])]
         far = moved(query, [part_of(query, *one, several=True) for one in others])
         assert far <= 1.0 + 1e-9, query.name
@@ -205,7 +205,7 @@ def test_no_person_moves_any_stage_beyond_its_part(loss, intercept, adjacency):
 def test_no_climb_finds_a_person_who_moves_a_sum_of_scores_farther(adjacency):
     fit = staged("quantile", Size(600, 3, ""), adjacency=adjacency, steps=1, epsilon=8.0, several=True)
     rng = np.random.default_rng(5)
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         if query.name not in ("scores, step 1", "last level: scores, step 1"):
             continue
 
@@ -219,7 +219,7 @@ def test_no_climb_finds_a_person_who_moves_a_sum_of_scores_farther(adjacency):
 
 def test_noise_is_for_the_rounding_of_all_of_a_persons_rows_and_levels_are_not_clipped():
     fit = staged("quantile", Size(600, 3, ""), several=True, steps=1, epsilon=8.0)
-    told = {query.name: query for query in asked(fit, 0) if "scores" in query.name}
+    told = {query.name: query for query in requested(fit, 0) if "scores" in query.name}
     for query in told.values():
         clip, step = query.clip, query.statistic.keywords["step"]
         bound = residual_bound(clip, step, MAX_ROWS)
@@ -231,7 +231,7 @@ def test_noise_is_for_the_rounding_of_all_of_a_persons_rows_and_levels_are_not_c
 
 def test_a_persons_first_row_alone_is_in_a_count_of_residuals():
     fit = staged("huber", Size(600, 3, ""), several=True, steps=1, epsilon=8.0)
-    query = next(one for one in asked(fit, 0) if one.name.startswith("sizes of residuals"))
+    query = next(one for one in requested(fit, 0) if one.name.startswith("sizes of residuals"))
     rows = [[0.1, 0.2, 0.3], [9.0, 9.0, 9.0]]
     one, two = (part_of(query, rows[:k], [[0.0], [3.0]][:k], several=True).vector for k in (1, 2))
     np.testing.assert_array_equal(one, two)
@@ -246,14 +246,14 @@ def test_all_stages_together_keep_to_the_budget_and_use_it_up(path, intercept, l
     adjacency = "add_remove" if intercept else "replace_one"
     fit = staged(loss, size, adjacency=adjacency, intercept=intercept or loss == "counts", several=several)
     whole = gaussian_mu(1.0, 1e-5)
-    assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in asked(fit, 0)]) <= whole
+    assert whole * (1.0 - 1e-9) <= compose_mu([query.mechanism.mu for query in requested(fit, 0)]) <= whole
 
 
 @pytest.mark.parametrize("loss", ["median", "counts"])
 @pytest.mark.parametrize("path", PATHS)
 def test_sizes_of_tables_lead_to_stages_of_their_own(path, loss):
     fit = staged(loss, PATHS[path])
-    names = [query.name for query in asked(fit, 0)]
+    names = [query.name for query in requested(fit, 0)]
     assert len(set(names)) == len(names)  # so that seeded noise differs
     of_few = loss == "counts" and path == "people are few"
     assert ("mean of outcomes, once more" if of_few else PATHS[path].known_by) in names
@@ -270,17 +270,17 @@ def test_what_is_asked_hangs_on_releases_and_public_numbers_alone():
     x, y = table(seed=7)
     other = staged("quantile", rows=(100.0 * x, -y))
     for one in (fit, other):
-        stages, asked_for = one.mechanism.stages(), []
+        stages, is_enough = one.mechanism.stages(), []
         query = next(stages)
         for released in releases:
-            asked_for.append((query.name, query.mechanism, query.clip))
+            is_enough.append((query.name, query.mechanism, query.clip))
             try:
                 query = stages.send(released)
             except StopIteration as last:
                 coef = last.value().solution.coef
         if one is fit:
-            expected, found = asked_for, coef
-    assert asked_for == expected
+            expected, found = is_enough, coef
+    assert is_enough == expected
     np.testing.assert_array_equal(coef, found)
 
 
@@ -328,7 +328,7 @@ def test_coefficients_of_counts_stay_finite_whatever_noise_there_was():
 
 def test_noise_of_a_step_has_the_calibrated_law():
     fit = staged("quantile")
-    stage = next(query for query in asked(fit, 0) if query.name == "scores, step 1")
+    stage = next(query for query in requested(fit, 0) if query.name == "scores, step 1")
     exact, scale = stage.statistic(fit.statistic), stage.mechanism.scale
     source = noise.SeededSource(0)
     draws = np.ravel([stage.mechanism.release(exact, source, "step").values["sum"] for _ in range(500)])

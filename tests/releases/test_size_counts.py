@@ -12,9 +12,9 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.noise import SeededSource
 from dpfast.privacy import gaussian_delta, gaussian_mu, keeps_to
 from dpfast.releases.size_counts import FEW, Lowered, NoisySizes
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.norm_histograms import NormHistograms, size_counts
 
-ALL = Sizes(rows=True, outcomes=True, entries=True)
+ALL = NormHistograms(rows=True, outcomes=True, entries=True)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
@@ -42,12 +42,14 @@ def test_a_tenth_of_the_budget_is_spent_and_the_rest_is_left():
 @pytest.mark.parametrize(("n_features", "law"), [(1, "Laplace"), (200, "Gaussian")])
 def test_before_a_release_that_is_not_gaussian_epsilons_and_deltas_add(n_features, law):
     whole = Privacy(1.0, 1e-6)
-    mechanism, rest = NoisySizes.within(whole, False, Sizes(entries=True), n_features)
+    mechanism, rest = NoisySizes.within(whole, False, NormHistograms(entries=True), n_features)
     assert mechanism.noise.law == law
     assert keeps_to([mechanism.noise.privacy, rest], [mechanism.noise.mu, None], whole)
     assert (mechanism.noise.privacy.epsilon, rest.epsilon) == pytest.approx((0.1, 0.9))
     assert mechanism.noise.privacy.delta + rest.delta == pytest.approx(1e-6)
-    others = [NoisySizes.calibrate(Privacy(0.1, delta), Sizes(entries=True), n_features) for delta in (0.0, 1e-7)]
+    others = [
+        NoisySizes.calibrate(Privacy(0.1, delta), NormHistograms(entries=True), n_features) for delta in (0.0, 1e-7)
+    ]
     assert mechanism.noise.deviation == pytest.approx(min(one.noise.deviation for one in others), rel=1e-6)
 
 
@@ -92,7 +94,7 @@ def test_bounds_leave_out_one_in_a_hundred(adjacency):
 def test_a_person_of_several_rows_is_within_their_largest_and_least():
     rng = np.random.default_rng(0)
     x = np.tile([[-3.0], [0.1], [5.0]], (3000, 1)) * rng.uniform(0.95, 1.0, (9000, 1))
-    bounds = found(x, sizes=Sizes(entries=True), groups=np.repeat(np.arange(3000), 3))
+    bounds = found(x, sizes=NormHistograms(entries=True), groups=np.repeat(np.arange(3000), 3))
     assert bounds.box[0].tolist() == [-4.0]
     assert bounds.box[1] == pytest.approx(4.0 * math.sqrt(2.0))
 
@@ -117,7 +119,7 @@ def test_what_cannot_be_told_from_noise_is_said_so():
     assert found(x, x).are_certain
 
 
-BOX = Sizes(entries=True)
+BOX = NormHistograms(entries=True)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.003, 0.02, 0.05])
@@ -175,7 +177,12 @@ def test_bounds_are_certain_only_where_each_of_them_is():
     some = np.random.default_rng(0).normal(size=(3_000, 2))
     for x in (some, np.zeros_like(some)):
         for y in (some[:, :1], np.zeros((len(some), 1))):
-            for sizes in (Sizes(rows=True, outcomes=True), Sizes(outcomes=True), Sizes(rows=True), ALL):
+            for sizes in (
+                NormHistograms(rows=True, outcomes=True),
+                NormHistograms(outcomes=True),
+                NormHistograms(rows=True),
+                ALL,
+            ):
                 is_told = (x.any() or not (sizes.rows or sizes.entries)) and (y.any() or not sizes.outcomes)
                 assert found(x, y, sizes).are_certain == is_told
 
@@ -186,7 +193,7 @@ def test_few_people_get_a_box_that_holds_both_sides(adjacency):
     rng = np.random.default_rng(0)
     for seed in range(20):
         x = np.column_stack([rng.normal(size=(500, 2)), rng.standard_t(3, size=(500, 1)), rng.normal(3.0, 1.0, 500)])
-        low, high = found(x, sizes=Sizes(entries=True), epsilon=1.0, adjacency=adjacency, seed=seed).box
+        low, high = found(x, sizes=NormHistograms(entries=True), epsilon=1.0, adjacency=adjacency, seed=seed).box
         beyond = np.mean((x < low) | (x > high), axis=0)
         assert np.all((beyond < 0.35) | (low == high))
 

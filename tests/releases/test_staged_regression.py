@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from neighbours import climb
-from stages import RESOLVED, Size, asked, moved, part_of_person, queries
+from stages import RESOLVED, Size, moved, part_of_person, queries, requested
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import compose_mu, gaussian_mu
@@ -17,7 +17,7 @@ from dpfast.releases.mechanism import release
 from dpfast.releases.people import People
 from dpfast.releases.staged_fit import Fit
 from dpfast.releases.staged_regression import StagedRegression
-from dpfast.solvers.inference import Evidence
+from dpfast.solvers.inference import InferenceState
 from dpfast.statistics.rows import RowMap
 
 BOX = {"bound_x": None, "box_x": (-1.0, np.array([1.0, 3.0, 0.5]))}
@@ -113,7 +113,7 @@ def test_no_neighbour_moves_any_stage_beyond_its_part(options, delta, adjacency)
     fit = staged(options, adjacency=adjacency, delta=delta, steps=3)
     rng = np.random.default_rng(1)
     largest, attained = {}, set()
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         pair = mirrored(query, rng)
         others = [*people_at_random(rng, 3, several), *pair]
         far = moved(query, [part_of(query, *one, several) for one in others])
@@ -135,7 +135,7 @@ def test_none_does_however_many_people_there_are_and_whatever_was_released(optio
     fit = staged(options, size, adjacency=adjacency, steps=2)
     rng = np.random.default_rng(2)
     for seed, wild in ((0, 0.0), (1, 1.0), (2, 4.0)):
-        for query in asked(fit, seed, wild):
+        for query in requested(fit, seed, wild):
             others = people_at_random(rng, size.features, several, 12)
             assert moved(query, [part_of(query, *one, several) for one in others]) <= 1.0 + 1e-9, query.name
 
@@ -147,7 +147,7 @@ def test_no_climb_finds_a_neighbour_that_moves_a_stage_farther(options, adjacenc
     fit = staged(options, adjacency=adjacency, steps=2)
     rng = np.random.default_rng(3)
     rows = 2 if several else 1
-    for query in asked(fit, 0):
+    for query in requested(fit, 0):
         if "sizes" in query.name or "numbers" in query.name or query.name.endswith("step 1"):
             continue
 
@@ -168,10 +168,10 @@ def test_all_stages_together_keep_to_the_budget(options, path, steps):
     # Histograms before steps that are not taken have a share too.
     least = 1.0 - 1e-9 if steps in ("auto", 5) else 0.95
     whole = gaussian_mu(1.0, 1e-5)
-    assert whole * least <= compose_mu([query.mechanism.mu for query in asked(fit, 0)]) <= whole
+    assert whole * least <= compose_mu([query.mechanism.mu for query in requested(fit, 0)]) <= whole
     if steps != "auto":
         pure = staged(options, PATHS[path], steps=steps, delta=0.0)
-        costs = [query.mechanism.privacy for query in asked(pure, 0)]
+        costs = [query.mechanism.privacy for query in requested(pure, 0)]
         assert all(cost.delta == 0.0 for cost in costs)
         assert least <= math.fsum(cost.epsilon for cost in costs) <= 1.0
 
@@ -179,7 +179,7 @@ def test_all_stages_together_keep_to_the_budget(options, path, steps):
 @pytest.mark.parametrize(("options", "is_whole"), [("plain", False), ("people", True)])
 def test_of_people_with_several_rows_the_excess_is_that_of_the_whole_part(options, is_whole):
     """The sum of what exceeds the clip in each row would not be what exceeds it in the person's part."""
-    (step,) = [q.statistic.keywords["step"] for q in asked(staged(options), 0) if q.name == "excess of residuals"]
+    (step,) = [q.statistic.keywords["step"] for q in requested(staged(options), 0) if q.name == "excess of residuals"]
     assert (step.beyond == 0.0) == is_whole
 
 
@@ -200,7 +200,7 @@ def test_linear_outcomes_are_found_exactly_with_hardly_any_noise(options):
 @pytest.mark.parametrize("path", PATHS)
 def test_sizes_of_tables_lead_to_stages_of_their_own(path):
     fit = staged("intercept", PATHS[path])
-    names = [query.name for query in asked(fit, 0)]
+    names = [query.name for query in requested(fit, 0)]
     assert len(set(names)) == len(names)  # so that seeded noise differs
     known = {size.known_by for size in PATHS.values()} & set(names)
     assert PATHS[path].known_by in known
@@ -248,7 +248,7 @@ def test_what_is_asked_hangs_on_releases_and_public_numbers_alone(options, path)
 
 def test_steps_that_are_asked_for_are_taken():
     for steps in (1, 3, 7):
-        names = [query.name for query in asked(staged("plain", steps=steps), 0)]
+        names = [query.name for query in requested(staged("plain", steps=steps), 0)]
         assert sum(name.startswith("residuals, step") for name in names) == steps
 
 
@@ -288,7 +288,9 @@ def test_extreme_bounds_are_solved_without_a_warning(options, sizes):
             found = fit.mechanism.solve(releases)
         for told in (found.solution.coef, found.solution.intercept):
             assert np.all(np.isfinite(told))
-        assert np.all(np.isfinite(found.solution.coef_std) if found.evidence else np.isnan(found.solution.coef_std))
+        assert np.all(
+            np.isfinite(found.solution.coef_std) if found.inference_states else np.isnan(found.solution.coef_std)
+        )
 
 
 @pytest.mark.parametrize("path", ["X'X is resolved", "X'X is not"])
@@ -296,7 +298,7 @@ def test_extreme_bounds_are_solved_without_a_warning(options, sizes):
 def test_a_fit_ends_whatever_was_released_beside_the_largest_bounds(options, path):
     """Coefficients may be so large that what they predict would overflow: then less is taken of them."""
     for seed in range(6):
-        names = [query.name for query in asked(staged(options, PATHS[path], steps=4, bound_y=9e69), seed, 8.0)]
+        names = [query.name for query in requested(staged(options, PATHS[path], steps=4, bound_y=9e69), seed, 8.0)]
         assert "residuals, step 4" in names
 
 
@@ -304,7 +306,7 @@ def test_a_lucky_count_of_few_people_does_not_shorten_their_rows_to_nothing():
     """Noise that follows Laplace's law is far out in one of forty bins as often as not."""
     fit, noises = staged("plain", Size(300, 3, ""), delta=0.0, steps=1), []
     for seed in range(60):
-        noises += [query.mechanism.scales["xx"] for query in asked(fit, seed) if query.name == "moments"]
+        noises += [query.mechanism.scales["xx"] for query in requested(fit, seed) if query.name == "moments"]
     assert len(noises) == 60
     assert min(noises) > 0.01 * max(noises)
 
@@ -352,7 +354,7 @@ def test_noise_in_moments_counts_by_the_distance_from_where_steps_were_taken():
     x = rng.uniform(-1.0, 1.0, size=(20_000, 5))
     theta = np.array([1.0, -1.0, 0.5, 0.8, 0.0])
     one = MultiOutcomeRidge(1.0, 1e-6, bound_x=3.0, bound_y=5.0, fit_intercept=False, random_state=0)
-    told = Evidence(**one.fit(x, x @ theta + rng.normal(size=20_000))._evidence[0])
+    told = InferenceState(**one.fit(x, x @ theta + rng.normal(size=20_000))._inference_states[0])
     assert np.linalg.norm(told.start - told.xy) < 0.2 * np.linalg.norm(told.xy)
     laws = [
         each.posterior(one.residual_std_**2, 0.95, of_population=True) for each in (told, replace(told, start=None))
@@ -399,7 +401,7 @@ def test_a_mean_of_few_people_is_moved_by_half_its_range_and_no_further(options,
     far = np.tile(np.full((1, 3), 9.0), (rows, 1))
     largest = 0.0
     # A number of people that is released may be of many; and rows may seem long beside the longest.
-    for query in (one for seed in range(20) for one in asked(fit, seed) if one.name == name):
+    for query in (one for seed in range(20) for one in requested(fit, seed) if one.name == name):
         level = query.statistic.keywords["step"].theta[-1] if name.endswith("residuals") else np.zeros(OUTCOMES)
         none = np.zeros((rows, 3)), np.tile(level, (rows, 1))
         away = far, np.tile(-np.sign(level + (level == 0.0)) * 1e3, (rows, 1))
@@ -416,7 +418,7 @@ def test_no_neighbour_of_few_who_are_centered_moves_a_stage_beyond_its_part(opti
     fit = staged(options, size, adjacency=adjacency, steps=12)
     for seed, wild in ((0, 0.0), (1, 1.0)):
         names = []
-        for query in asked(fit, seed, wild):
+        for query in requested(fit, seed, wild):
             names.append(query.name)
             pair = mirrored(query, rng)
             others = [*people_at_random(rng, 3, several, 6), *([] if several else pair)]
@@ -467,7 +469,7 @@ def test_the_more_outcomes_follow_features_the_less_is_lost(options):
 @pytest.mark.parametrize("options", ["plain", "intercept"])
 def test_what_a_hidden_bias_moves_predictions_by_is_half_lost(options, monkeypatch):
     """Its expected square along any direction of each outcome, over the squared predictions about their mean."""
-    rng, shares, told = np.random.default_rng(0), [], Fit._told
+    rng, shares, told = np.random.default_rng(0), [], Fit._regression
 
     def beside_a_bias(fit, solved, level, found, coordinates, *others):
         moved = 0.02 * rng.normal(size=(OUTCOMES, len(solved.coef)))

@@ -8,7 +8,7 @@ import pytest
 from scipy import linalg
 
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.averaged_descent import Coordinates, Position, Steps
+from dpfast.solvers.averaged_descent import Coordinates, Iterate, Steps
 from dpfast.solvers.ridge import MomentNoise, eigh
 
 NOISELESS = 1e-14
@@ -48,15 +48,15 @@ def rows_of(coordinates, x):
     return np.column_stack([rows, np.ones(len(x))]) if coordinates.constant else rows
 
 
-def descended(coordinates, how, x, y, deviation=NOISELESS, *, start=None, rng=None):
+def descended(coordinates, rule, x, y, deviation=NOISELESS, *, start=None, rng=None):
     rows = rows_of(coordinates, x)
     theta = np.zeros((rows.shape[1], y.shape[1])) if start is None else start
-    position = Position.start(theta)
-    for number in range(how.n_steps):
-        sums = rows.T @ (y - rows @ position.theta)
+    iterate = Iterate.start(theta)
+    for number in range(rule.n_steps):
+        sums = rows.T @ (y - rows @ iterate.theta)
         drawn = 0.0 if rng is None else deviation * rng.normal(size=sums.shape)
-        position = descent.stepped(position, how, sums + drawn, deviation, averaged=number >= how.first_averaged)
-    return descent.found(position, how, coordinates)
+        iterate = descent.next_iterate(iterate, rule, sums + drawn, deviation, averaged=number >= rule.first_averaged)
+    return descent.pooled_estimate(iterate, rule, coordinates)
 
 
 def least_squares(x, y, *, constant):
@@ -170,10 +170,10 @@ def test_without_noise_it_is_least_squares_from_wherever_it_starts(condition, po
     x, y = table(condition=condition)
     coordinates = coordinates_of(x, NOISELESS, power, constant=constant)
     expected = least_squares(x, y, constant=constant)
-    for asked in (1, None):
-        how = descent.steps(coordinates, len(x), asked=asked)
+    for requested in (1, None):
+        rule = descent.steps(coordinates, len(x), requested=requested)
         start = np.random.default_rng(5).normal(size=(4 + constant, 2))
-        found = descended(coordinates, how, x, y, start=start)
+        found = descended(coordinates, rule, x, y, start=start)
         coef = coordinates.as_summed(found.theta, 1.0, 1.0)
         np.testing.assert_allclose(coef[:4], expected[:4], atol=1e-6 * np.max(np.abs(expected)))
         np.testing.assert_allclose(coef[4], expected[4] if constant else 0.0, atol=1e-6 * np.max(np.abs(expected)))
@@ -184,12 +184,12 @@ def test_plain_descent_goes_there_too_where_rows_are_even(constant):
     x, y = table(condition=2.0)
     x = x - x.mean(axis=0)
     coordinates = Coordinates.plain(np.zeros(4), float(np.max(np.linalg.norm(x, axis=1))), len(x), constant=constant)
-    how = descent.steps(coordinates, len(x), asked=3_000)
-    found = descended(coordinates, how, x, y)
+    rule = descent.steps(coordinates, len(x), requested=3_000)
+    found = descended(coordinates, rule, x, y)
     expected = least_squares(x, y, constant=constant)
     late = coordinates.as_summed(found.theta, 1.0, 1.0)
     np.testing.assert_allclose(late[: 4 + constant], expected, atol=0.01)
-    rough = descended(coordinates, descent.steps(coordinates, len(x), asked=60), x, y)
+    rough = descended(coordinates, descent.steps(coordinates, len(x), requested=60), x, y)
     whole = np.linalg.norm(expected)
     assert np.linalg.norm(coordinates.as_summed(rough.theta, 1.0, 1.0)[: 4 + constant] - expected) < whole
 
@@ -202,17 +202,17 @@ def test_more_steps_are_taken_where_noise_hides_directions_and_never_more_than_t
         coordinates = coordinates_of(x, noise, power, constant=False)
         counts.append(descent.steps(coordinates, len(x)).n_steps)
         assert descent.steps(coordinates, len(x), most=3).n_steps <= 3
-        assert descent.steps(coordinates, len(x), asked=5).n_steps == 5
+        assert descent.steps(coordinates, len(x), requested=5).n_steps == 5
     assert counts == sorted(counts)
     assert 1 <= counts[0] < counts[-1] <= descent.MOST_STEPS
 
 
 @pytest.mark.parametrize("n_steps", range(1, 61))
 def test_late_steps_are_averaged_and_there_is_one(n_steps):
-    how = Steps(n_steps, np.eye(2), 0.0)
-    assert 0 <= how.first_averaged < n_steps
-    assert set(how.counted) <= set(range(1, n_steps))
-    assert len(how.counted) <= 2
+    rule = Steps(n_steps, np.eye(2), 0.0)
+    assert 0 <= rule.first_averaged < n_steps
+    assert set(rule.counted) <= set(range(1, n_steps))
+    assert len(rule.counted) <= 2
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -221,10 +221,10 @@ def test_what_noise_does_to_what_is_found_is_as_large_as_it_says(noise, constant
     """Whether X'X resolves a direction or not."""
     x, y = table(n=2_000, condition=10.0)
     coordinates = coordinates_of(x, noise, 1.0, constant=constant)
-    how = descent.steps(coordinates, len(x))
-    without = descended(coordinates, how, x, y)
+    rule = descent.steps(coordinates, len(x))
+    without = descended(coordinates, rule, x, y)
     rng = np.random.default_rng(6)
-    errors = [descended(coordinates, how, x, y, 20.0, rng=rng) for _ in range(400)]
+    errors = [descended(coordinates, rule, x, y, 20.0, rng=rng) for _ in range(400)]
     deviations = np.concatenate([(one.theta - without.theta).T for one in errors])
     # Of 800 draws: each entry within a tenth or so of the largest.
     largest = float(np.max(np.diag(errors[0].covariance)))
@@ -242,11 +242,11 @@ def told_with_noise_in_xx(condition, noise, fits=200):
     for _ in range(fits):
         upper = np.triu(noise * rng.normal(size=exact.xx.shape) * np.where(np.eye(len(exact.xx)), math.sqrt(2), 1.0))
         coordinates = replace(exact, noise=noise, xx=exact.xx + upper + np.triu(upper, 1).T)
-        told = descended(coordinates, descent.steps(coordinates, len(x)), x, y, 3.0 * noise, rng=rng).told
+        unshrunk = descended(coordinates, descent.steps(coordinates, len(x)), x, y, 3.0 * noise, rng=rng).unshrunk
         vectors = coordinates.spectrum[1]
-        squares = 1.0 + told.spread * np.sum((sought - told.mean) ** 2, axis=0)
-        made.append(np.mean((vectors.T @ (told.theta - sought)) ** 2, axis=1))
-        said.append(np.diag(vectors.T @ told.covariance @ vectors) * np.mean(squares))
+        squares = 1.0 + unshrunk.spread * np.sum((sought - unshrunk.mean) ** 2, axis=0)
+        made.append(np.mean((vectors.T @ (unshrunk.theta - sought)) ** 2, axis=1))
+        said.append(np.diag(vectors.T @ unshrunk.covariance @ vectors) * np.mean(squares))
     return np.mean(made, axis=0), np.mean(said, axis=0)
 
 
@@ -265,32 +265,34 @@ def test_a_direction_that_noise_hides_is_said_to_be_unknown():
 @pytest.mark.parametrize("n_steps", [1, 7, 40])
 def test_plain_descent_says_how_far_noise_alone_takes_it(n_steps):
     coordinates = Coordinates.plain(np.zeros(5), 2.0, 1_000, constant=False)
-    how = descent.steps(coordinates, 1_000, asked=n_steps)
+    rule = descent.steps(coordinates, 1_000, requested=n_steps)
     x, y, rng = np.zeros((1, 5)), np.zeros((1, 400)), np.random.default_rng(15)
-    found = descended(coordinates, how, x, y, 30.0, rng=rng)
+    found = descended(coordinates, rule, x, y, 30.0, rng=rng)
     if n_steps > 1:
         assert np.var(found.theta) == pytest.approx(found.covariance[0, 0], rel=0.15)  # of 2,000 draws
     np.testing.assert_allclose(found.covariance, found.covariance[0, 0] * np.eye(5))
-    nearer = descended(coordinates, how, np.eye(5) * 20.0, np.zeros((5, 400)), 30.0, rng=rng)
+    nearer = descended(coordinates, rule, np.eye(5) * 20.0, np.zeros((5, 400)), 30.0, rng=rng)
     assert np.var(nearer.theta) < 1.1 * found.covariance[0, 0] or n_steps == 1
 
 
 def test_steps_count_by_their_precision():
     x, y = table()
     coordinates = coordinates_of(x, 1e-6, 1.0, constant=False)
-    how = Steps(3, descent.steps(coordinates, len(x)).size, 0.0)
+    rule = Steps(3, descent.steps(coordinates, len(x)).size, 0.0)
     rng = np.random.default_rng(7)
-    position, rows = Position.start(np.zeros((4, 2))), rows_of(coordinates, x)
+    iterate, rows = Iterate.start(np.zeros((4, 2))), rows_of(coordinates, x)
     deviations, measured = (9.0, 4.0, 0.5), []
     for number, deviation in enumerate(deviations):
-        sums = rows.T @ (y - rows @ position.theta) + deviation * rng.normal(size=(4, 2))
-        if number >= how.first_averaged:
-            measured.append((deviation**-2, position.theta + linalg.solve(rows.T @ rows, sums)))
-        position = descent.stepped(position, how, sums, deviation, averaged=number >= how.first_averaged)
+        sums = rows.T @ (y - rows @ iterate.theta) + deviation * rng.normal(size=(4, 2))
+        if number >= rule.first_averaged:
+            measured.append((deviation**-2, iterate.theta + linalg.solve(rows.T @ rows, sums)))
+        iterate = descent.next_iterate(iterate, rule, sums, deviation, averaged=number >= rule.first_averaged)
     weights = [weight for weight, _ in measured]
     expected = sum(weight * theta for weight, theta in measured) / math.fsum(weights)
-    np.testing.assert_allclose(descent.found(position, how, coordinates).theta, expected, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(position.weights(how)[how.first_averaged :], np.divide(weights, math.fsum(weights)))
+    np.testing.assert_allclose(
+        descent.pooled_estimate(iterate, rule, coordinates).theta, expected, rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(iterate.weights(rule)[rule.first_averaged :], np.divide(weights, math.fsum(weights)))
 
 
 def test_noise_alone_is_shrunk_to_about_nothing():
@@ -347,11 +349,11 @@ def test_a_penalty_makes_ridge_regression_of_least_squares(penalty):
     x, y = table()
     xx = x.T @ x
     covariance = linalg.inv(xx)
-    told = descent.penalised(least_squares(x, y, constant=False), covariance, xx, penalty)
+    unshrunk = descent.penalised(least_squares(x, y, constant=False), covariance, xx, penalty)
     added = xx + np.diag(np.broadcast_to(penalty, 4))
-    np.testing.assert_allclose(told.coef, linalg.solve(added, x.T @ y), rtol=1e-8)
-    np.testing.assert_allclose(told.covariance, linalg.solve(added, linalg.solve(added, xx).T), rtol=1e-8)
-    assert told.ridge == np.max(penalty)
+    np.testing.assert_allclose(unshrunk.coef, linalg.solve(added, x.T @ y), rtol=1e-8)
+    np.testing.assert_allclose(unshrunk.covariance, linalg.solve(added, linalg.solve(added, xx).T), rtol=1e-8)
+    assert unshrunk.ridge == np.max(penalty)
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -411,12 +413,12 @@ def test_moments_are_pooled_by_their_precision(constant):
     exact, sums = rows[:, :4].T @ rows[:, :4], rows[:, :4].sum(axis=0) if constant else None
     far = exact + 5.0 * np.eye(4)
     for noise, weight in ((first.noise, 0.5), (3.0 * first.noise, 0.1), (1e-9, 1.0)):
-        told = first.with_moments(far, MomentNoise(noise * math.sqrt(2.0), noise, 0.0), sums, len(x))
-        np.testing.assert_allclose(told.xx[:4, :4] - exact, weight * 5.0 * np.eye(4), atol=1e-3)
-        assert told.noise == pytest.approx(math.sqrt(weight) * noise, rel=1e-5)
+        unshrunk = first.with_moments(far, MomentNoise(noise * math.sqrt(2.0), noise, 0.0), sums, len(x))
+        np.testing.assert_allclose(unshrunk.xx[:4, :4] - exact, weight * 5.0 * np.eye(4), atol=1e-3)
+        assert unshrunk.noise == pytest.approx(math.sqrt(weight) * noise, rel=1e-5)
         if constant:
-            np.testing.assert_allclose(told.xx[4, :4], sums, atol=1e-9)
-            assert told.xx[4, 4] == len(x)
+            np.testing.assert_allclose(unshrunk.xx[4, :4], sums, atol=1e-9)
+            assert unshrunk.xx[4, 4] == len(x)
 
 
 def test_moments_about_the_mean_are_those_without_a_constant():
@@ -451,18 +453,18 @@ def test_whatever_is_released_there_is_an_answer(power, constant):
             sizes[2] * rng.normal(size=4) if constant else None,
             people,
         )
-        how = descent.steps(own, people)
-        position = Position.start(np.zeros((4 + constant, 2)))
-        for number in range(how.n_steps):
+        rule = descent.steps(own, people)
+        iterate = Iterate.start(np.zeros((4 + constant, 2)))
+        for number in range(rule.n_steps):
             sums = sizes[3] * rng.normal(size=(4 + constant, 2))
-            position = descent.stepped(position, how, sums, sizes[4], averaged=number >= how.first_averaged)
-        found = descent.found(position, how, own)
+            iterate = descent.next_iterate(iterate, rule, sums, sizes[4], averaged=number >= rule.first_averaged)
+        found = descent.pooled_estimate(iterate, rule, own)
         xx = descent.without_constant(own.resolved(), has_constant=constant)
-        told = descent.shrunk(found.theta[:4], found.covariance[:4, :4], xx)
-        assert np.all(np.isfinite(told.coef))
-        assert np.all(np.isfinite(told.covariance))
+        unshrunk = descent.shrunk(found.theta[:4], found.covariance[:4, :4], xx)
+        assert np.all(np.isfinite(unshrunk.coef))
+        assert np.all(np.isfinite(unshrunk.covariance))
         assert np.all(np.linalg.eigvalsh(own.resolved()) > 0.0)
-        assert math.isfinite(told.ridge)
+        assert math.isfinite(unshrunk.ridge)
 
 
 def test_moments_stand_out_of_noise_that_they_exceed_and_noise_alone_does_not():
@@ -474,9 +476,9 @@ def test_moments_stand_out_of_noise_that_they_exceed_and_noise_alone_does_not():
             noise = np.tril(noise) + np.tril(noise, -1).T
             xx = noise + size * np.sqrt(features) * np.outer(np.eye(features)[0], np.eye(features)[0])
             coordinates = descent.Coordinates(np.eye(features), np.zeros(features), constant=False, xx=xx, noise=1.0)
-            seen.append(coordinates.stands_out)
+            seen.append(coordinates.is_above_noise)
         assert seen == [False, True]
-    assert not descent.Coordinates.plain(np.zeros(3), 1.0, 100.0, constant=True).stands_out
+    assert not descent.Coordinates.plain(np.zeros(3), 1.0, 100.0, constant=True).is_above_noise
 
 
 @pytest.mark.parametrize("clip", [0.8, 1.0, 1.5, 2.0, 5.0])
@@ -509,28 +511,28 @@ def test_squares_that_are_all_clipped_have_a_factor_still():
 
 @pytest.mark.parametrize("resolution", [30.0, 120.0, 1e9])
 @pytest.mark.parametrize(("most", "asked", "n_steps"), [(40, None, 30), (3, None, 3), (40, 5, 5), (40, 40, 40)])
-def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, asked, n_steps, resolution):
+def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, requested, n_steps, resolution):
     """And their noise is told: of the last position that of all steps, of a mean no more than of one solution."""
-    how = descent.few_steps((7, 2), 100.0, resolution, most=most, asked=asked)
-    assert how.n_steps == n_steps
-    length = 100.0 * how.size[0, 0]
-    np.testing.assert_array_equal(how.size, how.size[0, 0] * np.eye(7))
+    rule = descent.few_steps((7, 2), 100.0, resolution, most=most, requested=requested)
+    assert rule.n_steps == n_steps
+    length = 100.0 * rule.size[0, 0]
+    np.testing.assert_array_equal(rule.size, rule.size[0, 0] * np.eye(7))
     assert 0.0 < length <= min(1.2, 0.02 * resolution)
     # As if rows were even, a step moves by less than twice what is missing.
     assert length < 2.0
-    rng, ends, told = np.random.default_rng(0), [], 0.0
+    rng, ends, unshrunk = np.random.default_rng(0), [], 0.0
     for _ in range(200):
-        position = Position.start(np.zeros((7, 2)))
-        for number in range(how.n_steps):
+        iterate = Iterate.start(np.zeros((7, 2)))
+        for number in range(rule.n_steps):
             drawn = 3.0 * rng.normal(size=(7, 2))
-            position = descent.stepped(position, how, drawn, 3.0, averaged=number >= how.first_averaged)
-        found = descent.found_of_few(position, how, 100.0)
+            iterate = descent.next_iterate(iterate, rule, drawn, 3.0, averaged=number >= rule.first_averaged)
+        found = descent.pooled_estimate_of_few(iterate, rule, 100.0)
         ends.append(found.theta)
-        told = float(found.covariance[0, 0])
+        unshrunk = float(found.covariance[0, 0])
     walked = float(np.var(ends))
     if n_steps < 12:
-        np.testing.assert_array_equal(ends[-1], position.theta)
-        assert told == pytest.approx(walked, rel=0.1)
+        np.testing.assert_array_equal(ends[-1], iterate.theta)
+        assert unshrunk == pytest.approx(walked, rel=0.1)
     else:
-        one = (3.0 / 50.0) ** 2 / (n_steps - how.first_averaged)
-        assert told == pytest.approx(1.0 / (1.0 / walked + 1.0 / one), rel=0.1)
+        one = (3.0 / 50.0) ** 2 / (n_steps - rule.first_averaged)
+        assert unshrunk == pytest.approx(1.0 / (1.0 / walked + 1.0 / one), rel=0.1)

@@ -3,24 +3,30 @@
 import numpy as np
 import pytest
 
-from dpfast.solvers.averaged_descent import USUAL, Caution, last_bin, last_of_side, quantile_bin
+from dpfast.solvers.averaged_descent import (
+    DEFAULT_CAUTION,
+    Caution,
+    quantile_bin,
+    upper_quantile_bin,
+    upper_quantile_of_side,
+)
 
 
 def test_without_noise_the_share_alone_is_cut_off():
     counts = np.array([0.0, 500.0, 400.0, 70.0, 20.0, 10.0, 0.0, 0.0])
     for share, place in ((0.0, 5), (0.009, 5), (0.01, 4), (0.03, 3), (0.1, 2), (0.3, 2), (0.9, 1)):
-        assert last_bin(counts, 0.0, share=share) == (place, True)
+        assert upper_quantile_bin(counts, 0.0, share=share) == (place, True)
 
 
 def test_people_of_known_number_set_what_few_are():
     counts = np.array([0.0, 500.0, 10.0, 0.0])
-    assert last_bin(counts, 0.0, share=0.01, people=999.0).place == 2
-    assert last_bin(counts, 0.0, share=0.01, people=1000.0).place == 1
+    assert upper_quantile_bin(counts, 0.0, share=0.01, people=999.0).place == 2
+    assert upper_quantile_bin(counts, 0.0, share=0.01, people=1000.0).place == 1
 
 
 def test_nobody_is_certain_of_nothing():
-    assert last_bin(np.zeros(20), 0.0, share=0.01) == (3, False)
-    assert last_bin(np.full(3, -5.0), 0.0, share=0.01) == (2, False)
+    assert upper_quantile_bin(np.zeros(20), 0.0, share=0.01) == (3, False)
+    assert upper_quantile_bin(np.full(3, -5.0), 0.0, share=0.01) == (2, False)
 
 
 @pytest.mark.parametrize("heavy", [False, True])
@@ -32,7 +38,7 @@ def test_noise_hardly_ever_raises_a_bound_without_limit(heavy):
     far = 0
     for _ in range(4000):
         noise = rng.laplace(scale=20.0 / np.sqrt(2.0), size=161) if heavy else rng.normal(scale=20.0, size=161)
-        far += last_bin(counts + noise, 20.0, share=0.0, people=2000.0, heavy=heavy).place > 75
+        far += upper_quantile_bin(counts + noise, 20.0, share=0.0, people=2000.0, heavy=heavy).place > 75
     assert far <= 16
 
 
@@ -41,7 +47,9 @@ def test_bounds_are_near_the_quantile_for_a_tenth_of_a_small_budget():
     rng = np.random.default_rng(1)
     for sizes in (np.linalg.norm(rng.normal(size=(2000, 20)), axis=1), rng.exponential(size=2000)):
         counts = np.bincount(np.clip(np.ceil(2 * np.log2(sizes)), -80, 80).astype(int) + 80, minlength=161)
-        found = [last_bin(counts + rng.normal(scale=17.0, size=161), 17.0, share=0.01).place for _ in range(400)]
+        found = [
+            upper_quantile_bin(counts + rng.normal(scale=17.0, size=161), 17.0, share=0.01).place for _ in range(400)
+        ]
         ratios = 2.0 ** ((np.array(found) - 80) / 2) / np.quantile(sizes, 0.99)
         assert np.mean((ratios >= 0.5) & (ratios <= 2.0)) > 0.9
 
@@ -66,11 +74,13 @@ def ends(counts, deviation, *, rng=None):
     zero = len(counts) // 2
     if rng is not None:
         counts = counts + rng.normal(scale=deviation, size=len(counts))
-    seen = [last_bin(side, deviation, share=0.01, people=1000.0).place - zero for side in (counts, counts[::-1])]
+    seen = [
+        upper_quantile_bin(side, deviation, share=0.01, people=1000.0).place - zero for side in (counts, counts[::-1])
+    ]
     reach = max(abs(seen[0]), abs(seen[1]))
     options = {"deviation": deviation, "share": 0.01, "people": 1000.0}
     sides = zip((counts, counts[::-1]), seen, strict=True)
-    high, low = (last_of_side(side, zero + place, zero, reach, **options) - zero for side, place in sides)
+    high, low = (upper_quantile_of_side(side, zero + place, zero, reach, **options) - zero for side, place in sides)
     return -low, high
 
 
@@ -128,7 +138,9 @@ def test_more_caution_lets_noise_raise_a_bound_that_may_clip_nobody_less_often()
     noisy = [counts + 10.0 * rng.normal(size=30) for _ in range(2_000)]
 
     def raised(caution):
-        return np.mean([last_bin(one, 10.0, share=0.0, people=4_000.0, caution=caution).place > 9 for one in noisy])
+        return np.mean(
+            [upper_quantile_bin(one, 10.0, share=0.0, people=4_000.0, caution=caution).place > 9 for one in noisy]
+        )
 
-    assert raised(USUAL) > 0.03
+    assert raised(DEFAULT_CAUTION) > 0.03
     assert raised(Caution(1e-4, 2, 1.5)) < 0.01

@@ -8,8 +8,18 @@ import pytest
 from scipy import integrate, stats
 
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.averaged_descent import Coordinates, Found
-from dpfast.solvers.clipping_bias import FEWER, Excess, Few, Tail, _posterior, corrected, corrected_about, hidden, tail
+from dpfast.solvers.averaged_descent import Coordinates, DescentResult
+from dpfast.solvers.clipping_bias import (
+    FEWER,
+    Excess,
+    RareBiases,
+    Tail,
+    _posterior,
+    corrected,
+    corrected_about,
+    hidden_share,
+    tail,
+)
 
 EDGES = np.exp2(np.arange(-20, 13) / 2.0)
 N = 10_000.0
@@ -60,13 +70,13 @@ def nobody(coordinates, outcomes):
     """No column of few people."""
     features, size = len(coordinates.whitening), len(coordinates.xx)
     nothing = np.zeros((outcomes, features))
-    return Few(np.eye(features, size), nothing, nothing, np.zeros(features), np.zeros(features, bool))
+    return RareBiases(np.eye(features, size), nothing, nothing, np.zeros(features), np.zeros(features, bool))
 
 
 def found_at(theta, deviation=1e-3):
     size = len(theta)
     covariance = deviation**2 * np.eye(size)
-    return Found(theta, covariance, np.zeros((size, size)))
+    return DescentResult(theta, covariance, np.zeros((size, size)))
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -136,12 +146,12 @@ def test_a_constant_may_lie_in_any_direction(deviation):
     plain = coordinates(4, constant=False)
     last = replace(plain, constant=True)
     seen = np.zeros((4, 2)) if deviation is None else total
-    few = Few(
+    rare = RareBiases(
         rng.normal(size=(2, 4)), *rng.normal(0.0, 0.1, (2, 2, 2)) ** 2, rng.uniform(size=2), np.array([True, False])
     )
-    expected = corrected(found_at(theta), last, excess(seen, deviation, 1.5), theta[-1], None, few)
+    expected = corrected(found_at(theta), last, excess(seen, deviation, 1.5), theta[-1], None, rare)
     there = found_at(turned @ theta), plain, excess(turned @ seen, deviation, 1.5)
-    found = corrected_about(3.0 * turned[:, -1], *there, few._replace(directions=few.directions @ turned.T))
+    found = corrected_about(3.0 * turned[:, -1], *there, rare._replace(directions=rare.directions @ turned.T))
     np.testing.assert_allclose(turned[:, -1] @ found.theta, expected.theta[-1], atol=1e-9)
     np.testing.assert_allclose(found.center, turned @ expected.center, atol=1e-9)
     scale = np.max(np.abs(expected.covariance))
@@ -151,11 +161,11 @@ def test_a_constant_may_lie_in_any_direction(deviation):
 def test_a_bias_that_a_rare_column_may_have_is_no_others():
     """Coefficients may all be biased along themselves: what is expected of the rare one is not shared out so."""
     here, theta = coordinates(4, constant=False), np.array([[1.0], [0.5], [-0.5], [2.0]])
-    few = nobody(here, 1)
-    few.deviation[0, 3] = 3.0 * np.sqrt(excess(theta, None, 1.5).tail.mean)
+    rare = nobody(here, 1)
+    rare.deviation[0, 3] = 3.0 * np.sqrt(excess(theta, None, 1.5).tail.mean)
     seen = here, excess(np.zeros((4, 1)), None, 1.5), theta[-1], 1.0
     spread = {
-        rare: np.sqrt(np.diag(corrected(found_at(theta), *seen, few._replace(is_rare=is_rare)).covariance[0]))
+        rare: np.sqrt(np.diag(corrected(found_at(theta), *seen, rare._replace(is_rare=is_rare)).covariance[0]))
         for rare, is_rare in (("none", np.zeros(4, bool)), ("last", np.arange(4) == 3))
     }
     nothing = np.sqrt(np.diag(corrected(found_at(theta), *seen, nobody(here, 1)).covariance[0]))
@@ -230,7 +240,7 @@ def test_a_second_clip_is_at_most_half_as_far_again_for_few_people():
 
 
 def test_less_of_a_bias_is_beyond_a_clip_that_is_farther_out():
-    parts = hidden(np.array([0.5, 2.0, 4.0, 6.0, 1e9]))
+    parts = hidden_share(np.array([0.5, 2.0, 4.0, 6.0, 1e9]))
     assert parts[:2].tolist() == [1.0, 1.0]
     assert np.all(np.diff(parts[1:]) < 0.0)
     assert parts[-1] == 0.0
@@ -241,13 +251,13 @@ def test_limits_of_a_coefficient_of_few_people_hold_the_bias_that_is_not_seen(un
     """Biases as they are expected a priori: 87% of limits of 95% are less than seven deviations of a binomial law."""
     rng = np.random.default_rng(5)
     here, theta = coordinates(4, True), np.array([0.3, -0.2, 0.1, 0.0, 1.0])[:, None]
-    few, inside, known = nobody(here, 1), [], []
-    few.deviation[0, 3], few.mean[0, 3], few.hidden[3] = 0.05, 0.05, unseen
+    rare, inside, known = nobody(here, 1), [], []
+    rare.deviation[0, 3], rare.mean[0, 3], rare.hidden[3] = 0.05, 0.05, unseen
     for _ in range(1_000):
         bias = np.array([0.0, 0.0, 0.0, 0.05 + 0.05 * rng.normal(), 0.0])
         seen = bias * (1.0 - unseen) + 0.01 * rng.normal(size=5)
         seen[3] += 0.5 * unseen * 0.05 * rng.normal()
-        told = corrected(found_at(theta), here, excess(N * seen[:, None], 0.01 * N, mean=1e-3), theta[-1], 1e-6, few)
+        told = corrected(found_at(theta), here, excess(N * seen[:, None], 0.01 * N, mean=1e-3), theta[-1], 1e-6, rare)
         off = told.center[3, 0] - theta[3, 0] - bias[3]
         inside.append(abs(off) <= 1.96 * math.sqrt(told.covariance[0, 3, 3]))
         known.append(told.covariance[0, 3, 3])

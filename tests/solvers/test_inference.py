@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import linalg, special, stats
 
-from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, evidence_of_moments, ridge_from_moments
-from dpfast.solvers.inference import Evidence, Textbook
+from dpfast.solvers import MomentNoise, NoisyMoments, Shrinkage, inference_of_moments, ridge_from_moments
+from dpfast.solvers.inference import InferenceState, Textbook
 from dpfast.solvers.ridge import denoised_eigenvalues
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
@@ -32,12 +32,12 @@ def symmetric_noise(rng, d, off_diagonal):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_with_hardly_any_noise_limits_are_the_textbooks(fit_intercept):
     x, y = table(100_000)
-    evidence = evidence_of_moments(sums(x, y, MomentNoise(*[1e-4] * 6)), fit_intercept=fit_intercept)
+    state = inference_of_moments(sums(x, y, MomentNoise(*[1e-4] * 6)), fit_intercept=fit_intercept)
     design = np.column_stack([x, np.ones(len(x))]) if fit_intercept else x
     theta = linalg.lstsq(design, y)[0]
     variance = np.sum((y - design @ theta) ** 2, axis=0) / (len(x) - design.shape[1])
     errors = np.sqrt(np.outer(variance, np.diag(np.linalg.inv(design.T @ design))))
-    law = evidence.posterior(variance, 0.9, of_population=True)
+    law = state.posterior(variance, 0.9, of_population=True)
     # Shrunk by as much as sampling hides.
     assert np.all(np.abs(law.center - theta.T) < 0.1 * errors)
     # An intercept's takes sampling errors to be independent in directions in which those of noise are.
@@ -46,7 +46,7 @@ def test_with_hardly_any_noise_limits_are_the_textbooks(fit_intercept):
     assert np.all(np.abs(law.high - law.center - 1.6448536 * errors) < 1.6448536 * close)
     assert np.all(np.abs(law.center - law.low - 1.6448536 * errors) < 1.6448536 * close)
     np.testing.assert_allclose(law.opposite, special.ndtr(-np.abs(theta.T) / errors), rtol=0.2, atol=1e-9)
-    of_rows = evidence.posterior(variance, 0.9, of_population=False)
+    of_rows = state.posterior(variance, 0.9, of_population=False)
     np.testing.assert_allclose(of_rows.center, theta.T, rtol=1e-6)
     assert np.all(of_rows.deviation < 1e-4 * errors)
 
@@ -59,7 +59,7 @@ def test_where_noise_is_small_the_deviation_is_that_of_unpenalised_coefficients(
     first_order = ridge_from_moments(moments, 0.0, fit_intercept=fit_intercept).coef_std
     # The prediction at the centre stands for the constant: nearly so in a centred table.
     moments = sums(x, y - y.mean(axis=0), noise)
-    posterior = evidence_of_moments(moments, fit_intercept=fit_intercept).posterior(
+    posterior = inference_of_moments(moments, fit_intercept=fit_intercept).posterior(
         np.zeros(2), 0.95, of_population=False
     )
     if fit_intercept:
@@ -105,7 +105,7 @@ def test_limits_cover_as_often_as_they_say(condition, least, most, of_population
         y = x @ theta + rng.normal(size=(n, outcomes))
         noisy_xx = x.T @ x + symmetric_noise(rng, d, noise.off_diagonal)
         moments = NoisyMoments(noisy_xx, x.T @ y + rng.normal(scale=noise.cross, size=(d, outcomes)), noise)
-        law = evidence_of_moments(moments).posterior(np.ones(outcomes), 0.95, of_population=of_population)
+        law = inference_of_moments(moments).posterior(np.ones(outcomes), 0.95, of_population=of_population)
         truth = theta if of_population else np.linalg.solve(x.T @ x, x.T @ y)
         covered[repeat] = np.mean((law.low < truth.T) & (law.high > truth.T))
     slack = 5.0 * np.std(covered) / np.sqrt(repeats)
@@ -116,7 +116,7 @@ def test_limits_widen_where_nothing_is_known():
     rng = np.random.default_rng(7)
     noise = MomentNoise(1e4, 1e4 / np.sqrt(2.0), 1e4)
     moments = NoisyMoments(symmetric_noise(rng, 5, noise.off_diagonal), rng.normal(scale=1e4, size=(5, 2)), noise)
-    law = evidence_of_moments(moments).posterior(np.ones(2), 0.95, of_population=True)
+    law = inference_of_moments(moments).posterior(np.ones(2), 0.95, of_population=True)
     assert np.all(np.abs(law.center) < 2.0 * law.deviation)
     assert np.all(law.deviation > 0.5)
 
@@ -125,18 +125,17 @@ def test_limits_widen_where_nothing_is_known():
 def test_where_nothing_of_the_moments_is_above_their_noise_nothing_is_known(fit_intercept):
     x, y = table(20)
     moments = sums(x, y, MomentNoise(*[1.0] * 6))
-    evidence = evidence_of_moments(replace(moments, xx=-moments.xx), fit_intercept=fit_intercept)
+    state = inference_of_moments(replace(moments, xx=-moments.xx), fit_intercept=fit_intercept)
     for of_population in (False, True):
-        law = evidence.posterior(np.ones(2), 0.95, of_population=of_population)
+        law = state.posterior(np.ones(2), 0.95, of_population=of_population)
         assert all(part.shape == (2, 5 + fit_intercept) and np.isnan(part).all() for part in law)
 
 
 def test_a_least_signal_leaves_what_is_known_and_says_what_is_not():
     noise = MomentNoise(10.0, 10.0 / np.sqrt(2.0), 1.0)
-    evidence = evidence_of_moments(NoisyMoments(np.diag([1e6, 1e6, 0.0]), np.zeros((3, 1)), noise))
+    state = inference_of_moments(NoisyMoments(np.diag([1e6, 1e6, 0.0]), np.zeros((3, 1)), noise))
     usual, floored = (
-        replace(evidence, least_signal=least).posterior(np.full(1, 4.0), 0.95, of_population=True)
-        for least in (0.0, 0.25)
+        replace(state, least_signal=least).posterior(np.full(1, 4.0), 0.95, of_population=True) for least in (0.0, 0.25)
     )
     np.testing.assert_allclose(floored.deviation[0, :2], usual.deviation[0, :2], rtol=0.1)
     assert usual.deviation[0, 2] < 0.5
@@ -146,8 +145,8 @@ def test_a_least_signal_leaves_what_is_known_and_says_what_is_not():
 def test_hidden_least_squares_coefficients_may_be_anything_that_sampling_makes_of_them():
     noise = MomentNoise(10.0, 10.0 / np.sqrt(2.0), 1.0)
     hidden = np.diag([1e4, 1e4, 0.0])
-    evidence = evidence_of_moments(NoisyMoments(hidden, np.zeros((3, 1)), noise))
-    wide, narrow = (evidence.posterior(np.ones(1), 0.95, of_population=one).deviation[0, 2] for one in (False, True))
+    state = inference_of_moments(NoisyMoments(hidden, np.zeros((3, 1)), noise))
+    wide, narrow = (state.posterior(np.ones(1), 0.95, of_population=one).deviation[0, 2] for one in (False, True))
     assert wide > np.sqrt(9.0 / noise.off_diagonal) * 0.9
     assert narrow < wide
 
@@ -157,7 +156,7 @@ def test_units_go_with_the_coefficients():
     noise = MomentNoise(3.0, 3.0 / np.sqrt(2.0), 4.0)
     units = np.array([1.0, 10.0, 0.1, 3.0, 7.0])
     plain, own = (
-        evidence_of_moments(sums(x, y, noise), units=each).posterior(np.ones(2), 0.95, of_population=True)
+        inference_of_moments(sums(x, y, noise), units=each).posterior(np.ones(2), 0.95, of_population=True)
         for each in (None, units)
     )
     np.testing.assert_allclose(own.center * units, plain.center)
@@ -167,7 +166,7 @@ def test_units_go_with_the_coefficients():
 def test_a_sample_of_rows_adds_its_error():
     x, y = table()
     all_rows, sampled = (
-        evidence_of_moments(NoisyMoments(x.T @ x, x.T @ y, MomentNoise(3.0, 3.0 / np.sqrt(2.0), 4.0, sampling=one)))
+        inference_of_moments(NoisyMoments(x.T @ x, x.T @ y, MomentNoise(3.0, 3.0 / np.sqrt(2.0), 4.0, sampling=one)))
         for one in (0.0, 0.01)
     )
     small, large = (one.posterior(np.ones(2), 0.95, of_population=False).deviation for one in (all_rows, sampled))
@@ -178,7 +177,7 @@ def test_shrunk_moments_are_refused():
     x, y = table()
     shrunk = NoisyMoments(x.T @ x, x.T @ y, EXACT, shrinkage=Shrinkage(np.ones(2), np.ones(2), np.eye(5)))
     with pytest.raises(ValueError, match="as they were released"):
-        evidence_of_moments(shrunk)
+        inference_of_moments(shrunk)
 
 
 @pytest.mark.parametrize("constants", [0, 1])
@@ -202,7 +201,7 @@ def test_a_released_residual_variance_is_widened_by_its_noise(noise):
     rng = np.random.default_rng(0)
     released = np.maximum(1.0 + noise * rng.normal(size=200_000), noise)
     moments = NoisyMoments(np.eye(1), np.ones((1, 1)), MomentNoise(0.0, 0.0, 1.0))
-    told = replace(evidence_of_moments(moments), residual_noise=noise / released)
+    told = replace(inference_of_moments(moments), residual_noise=noise / released)
     estimates = np.abs(rng.normal(size=200_000))
     assert 0.945 < np.mean(estimates < 1.96 * np.sqrt(told.widened(released))) < 0.99
     exact = replace(told, residual_noise=0.0).widened(np.ones(3))
@@ -217,8 +216,8 @@ def test_a_coefficient_that_mainly_the_prior_places_has_no_limits():
     held = []
     for _ in range(100):
         xy = gains[:, None] * theta + rng.normal(size=(32, 1))
-        evidence = Evidence(np.diag(gains), np.diag(1.0 / gains), xy, np.eye(32)[None], least_signal=0.05)
-        law = evidence.posterior(np.ones(1), 0.95, of_population=True)
+        state = InferenceState(np.diag(gains), np.diag(1.0 / gains), xy, np.eye(32)[None], least_signal=0.05)
+        law = state.posterior(np.ones(1), 0.95, of_population=True)
         unknown = np.isnan(law.center[0])
         assert all(np.array_equal(np.isnan(part[0]), unknown) for part in law)
         assert unknown[12:].all()
@@ -236,8 +235,8 @@ def test_limits_hold_the_coefficient_that_has_all_of_the_signal(place):
     held = []
     for _ in range(100):
         xy = gains[:, None] * theta + rng.normal(size=(20, 1))
-        evidence = Evidence(np.diag(gains), np.diag(1.0 / gains), xy, np.eye(20)[None], least_signal=0.45)
-        law = evidence.posterior(np.ones(1), 0.95, of_population=True)
+        state = InferenceState(np.diag(gains), np.diag(1.0 / gains), xy, np.eye(20)[None], least_signal=0.45)
+        law = state.posterior(np.ones(1), 0.95, of_population=True)
         held.append((law.low[0] <= theta[:, 0]) & (theta[:, 0] <= law.high[0]))
     assert np.min(np.mean(held, axis=0)) > 0.8
 
@@ -250,7 +249,7 @@ def test_a_column_that_noise_makes_seem_larger_is_held_or_has_no_limits():
         values, vectors = np.linalg.eigh(xx + symmetric_noise(rng, 4, 1.0))
         inverse = (vectors / np.maximum(values, 0.15)) @ vectors.T
         xy = inverse @ (xx @ theta + noise * rng.normal(size=4))
-        evidence = Evidence(
+        state = InferenceState(
             np.eye(4),
             np.diag(1.0 / np.diag(xx)),
             xy[:, None],
@@ -261,7 +260,7 @@ def test_a_column_that_noise_makes_seem_larger_is_held_or_has_no_limits():
             least_signal=0.1,
         )
         for where, is_low in ((seen, None), (low, np.arange(4) == 3)):
-            law = replace(evidence, low_variance=is_low).posterior(np.ones(1), 0.95, of_population=True)
+            law = replace(state, low_variance=is_low).posterior(np.ones(1), 0.95, of_population=True)
             where.append(np.array([law.low[0], law.high[0]]))
     before, after = np.array(seen), np.array(low)
     np.testing.assert_array_equal(before[:, :, :3], after[:, :, :3])
@@ -273,10 +272,10 @@ def test_a_column_that_noise_makes_seem_larger_is_held_or_has_no_limits():
 def test_noise_in_xx_counts_by_the_distance_from_where_the_sums_were_taken():
     """Far from there limits are wider: by the length that the distance has."""
     theta = np.array([[3.0], [-2.0]])
-    evidence = Evidence(np.eye(2), np.eye(2), theta, 1e-2 * np.eye(2)[None], spread=1.0, lengths=np.diag([1.0, 2.0]))
+    state = InferenceState(np.eye(2), np.eye(2), theta, 1e-2 * np.eye(2)[None], spread=1.0, lengths=np.diag([1.0, 2.0]))
     # C (1 + |distance|^2 + 5 variance).
     for start, variance in ((theta, 0.0105), (theta - [[3.0], [0.0]], 0.105), (theta - [[0.0], [3.0]], 0.389)):
-        law = replace(evidence, start=start).posterior(np.zeros(1), 0.95, of_population=False)
+        law = replace(state, start=start).posterior(np.zeros(1), 0.95, of_population=False)
         np.testing.assert_allclose(law.deviation**2, variance, rtol=0.25)
 
 
@@ -285,11 +284,11 @@ def test_a_least_size_of_coefficients_counts_once_however_many_smaller_ones_are_
     rng = np.random.default_rng(11)
     gains, theta = np.repeat([5.0, 0.3], [3, 17]), rng.normal(size=(20, 1))
     xx, xy = np.diag(gains), gains[:, None] * theta + rng.normal(size=(20, 1))
-    evidence = Evidence(xx, np.linalg.inv(xx), xy, np.eye(20)[None], least_signal=0.3)
-    usual = evidence.posterior(np.ones(1), 0.95, of_population=False)
+    state = InferenceState(xx, np.linalg.inv(xx), xy, np.eye(20)[None], least_signal=0.3)
+    usual = state.posterior(np.ones(1), 0.95, of_population=False)
     # As densely.
     monkeypatch.setattr("dpfast.solvers.inference._SMALLEST", 1e-6)
     monkeypatch.setattr("dpfast.solvers.inference._TRIED", 321)
-    more = evidence.posterior(np.ones(1), 0.95, of_population=False)
+    more = state.posterior(np.ones(1), 0.95, of_population=False)
     np.testing.assert_allclose(more.deviation, usual.deviation, rtol=2e-3)
     np.testing.assert_allclose(more.center, usual.center, rtol=2e-3, atol=2e-3)

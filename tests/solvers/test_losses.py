@@ -86,9 +86,9 @@ def test_derivatives_are_those_of_the_value(loss, z, y):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_two_derivatives_are_continuous_where_formulas_meet(loss):
-    for bend in bends(loss):
+    for smoothing in bends(loss):
         for function, steepest in ((loss.value, 9.0), (loss.derivative, 2.0), (loss.second_derivative, 7.0)):
-            left, right = function(bend - 1e-9, 1.0), function(bend + 1e-9, 1.0)
+            left, right = function(smoothing - 1e-9, 1.0), function(smoothing + 1e-9, 1.0)
             assert abs(left - right) <= 2e-9 * steepest
 
 
@@ -400,12 +400,12 @@ def exact_slope(loss, z, y):
     largest, start = (loss.largest, loss._start) if isinstance(loss, PoissonLoss) else (loss.cap, loss._start)
     if isinstance(loss, PoissonLoss):
         rate, beyond = mp.exp(mp.mpf(start)), z - mp.mpf(start)
-        left, bend = largest - rate, 2 * (largest - rate) / rate
-        return (mp.exp(z) if beyond <= 0 else largest - left * max(1 - beyond / bend, 0) ** 2) - y
+        left, smoothing = largest - rate, 2 * (largest - rate) / rate
+        return (mp.exp(z) if beyond <= 0 else largest - left * max(1 - beyond / smoothing, 0) ** 2) - y
     margin, slope = mp.sign(y) * z, 1 / (1 + mp.exp(mp.mpf(start)))
     below, left = mp.mpf(start) - margin, largest - slope
-    bend = 2 * left / (slope * (1 - slope))
-    return -y * (1 / (1 + mp.exp(margin)) if below <= 0 else largest - left * max(1 - below / bend, 0) ** 2)
+    smoothing = 2 * left / (slope * (1 - slope))
+    return -y * (1 / (1 + mp.exp(margin)) if below <= 0 else largest - left * max(1 - below / smoothing, 0) ** 2)
 
 
 SMOOTH = [

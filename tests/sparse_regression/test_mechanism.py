@@ -13,7 +13,7 @@ from dpfast.sparse_regression.mechanism import (
     R2,
     SIGNAL,
     SPREAD,
-    USUAL_COEFFICIENT,
+    TYPICAL_COEFFICIENT,
     PursuitFit,
     bounds_on_support,
     error_of_coefficients,
@@ -113,7 +113,7 @@ def test_a_pursuit_expects_residuals_within_the_bound_on_outcomes(outcome, delta
     n, size = 10**9, 2
     mechanism = PursuitFit(Privacy(1.0, delta), size, (12, 1), 1.0, math.inf, outcome, n, 0.5)
     found = mechanism.errors(n, 12)
-    prediction = math.sqrt(SPREAD) * mechanism.radius(size) * USUAL_COEFFICIENT
+    prediction = math.sqrt(SPREAD) * mechanism.radius(size) * TYPICAL_COEFFICIENT
     assert (found.prediction, found.bound) == (prediction, outcome)
     residual = math.sqrt(1.0 - R2) * min(prediction / math.sqrt(R2), outcome)
     lost = mechanism.fit.expected_loss(n, 0.0, worse=1.0 if delta > 0.0 else 350.0)

@@ -14,6 +14,7 @@ from dpfast.kernels import residual_step
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoint
 from dpfast.statistics import residuals
 from dpfast.statistics.coded import PairTables
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms, size_counts
 from dpfast.statistics.residuals import (
     ResidualStep,
     ThreadSums,
@@ -24,7 +25,6 @@ from dpfast.statistics.residuals import (
     residual_sums,
 )
 from dpfast.statistics.rows import RowMap, centred
-from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 LAYOUT = CodeLayout(12, places=(0, 4), firsts=(1, 5, 8), levels=(3, 3, 4))
 OUTCOMES, CLIP = 2, 0.7
@@ -209,11 +209,11 @@ def test_sums_are_taken_before_they_are_full():
     assert not taken
     assert add(block, y, tables, thread, 0, 51) == residual_step.ADDED
     assert taken
-    asked, kernel = [], SimpleNamespace(room=50, add=lambda *_: residual_step.ADDED)
-    part = SimpleNamespace(kernel=kernel, coded=None, make_room=asked.append)
+    requested, kernel = [], SimpleNamespace(room=50, add=lambda *_: residual_step.ADDED)
+    part = SimpleNamespace(kernel=kernel, coded=None, make_room=requested.append)
     for stop in (50, 51):
         assert add(np.asarray(block), y, None, part, 0, stop) == residual_step.ADDED
-    assert asked == [51]
+    assert requested == [51]
 
 
 def test_totals_are_the_products_with_v_in_integers():
@@ -266,7 +266,7 @@ def test_norms_of_rows_in_coordinates_are_counted_as_those_of_indicators_are(bou
     low[LAYOUT.indicators] = 0.0
     row_map = replace(centred(low, high, bound)[0], basis=rng.normal(size=(D - 1, 7)))
     block, _ = block_of(rng, 2000)
-    bins = Sizes(rows=True, bins=HalfOctaves(-20, 20))
+    bins = NormHistograms(rows=True, bins=LogarithmicBins(-20, 20))
     counts = [size_counts(io.open_table(x), bins, map_x=row_map) for x in ([block], np.asarray(block))]
     found, expected = (one.low.astype(np.int64) for one in counts)
     assert found.sum() == expected.sum() == 2000
@@ -284,5 +284,5 @@ def test_rows_with_codes_that_are_not_finite_are_not_counted():
     block.numbers.columns[0][7] = np.nan
     row_map = RowMap(bound=2.0, basis=np.eye(D - 1))
     with pytest.raises(ValueError, match="X") as caught:
-        size_counts(io.open_table([block]), Sizes(rows=True), map_x=row_map)
+        size_counts(io.open_table([block]), NormHistograms(rows=True), map_x=row_map)
     assert "7" not in str(caught.value)

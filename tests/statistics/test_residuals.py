@@ -62,11 +62,11 @@ def residuals(step, outcomes, z):
     elif step.link == "softmax":
         r = outcomes - outcomes.sum(axis=1, keepdims=True) * special.softmax(z, axis=1)
     elif step.link == "huber":
-        r = -SmoothedHuber(*step.bend).derivative(z, outcomes)
+        r = -SmoothedHuber(*step.smoothing).derivative(z, outcomes)
     elif step.link == "quantile":
-        r = -SmoothedQuantile(*step.bend).derivative(z, outcomes)
+        r = -SmoothedQuantile(*step.smoothing).derivative(z, outcomes)
     elif step.link == "poisson":
-        r = -PoissonLoss(step.bend[0]).derivative(z, outcomes)
+        r = -PoissonLoss(step.smoothing[0]).derivative(z, outcomes)
     return r
 
 
@@ -133,10 +133,10 @@ def test_what_is_kept_sums_for_the_next_step_as_if_it_were_new(whitened, max_row
 
 def wide_step(rng, link="identity", longest=math.inf, columns=WIDE):
     whitening = np.tril(rng.normal(size=(columns, columns)))
-    bend = {"huber": (1.0, 0.5), "quantile": (0.3, 0.5), "poisson": (2.0, 0.1)}.get(link, (1.0, 1.0))
+    smoothing = {"huber": (1.0, 0.5), "quantile": (0.3, 0.5), "poisson": (2.0, 0.1)}.get(link, (1.0, 1.0))
     row_map = centred(-np.ones(columns), np.ones(columns), 3.0)[0]
     theta = rng.normal(size=(columns, OUTCOMES)) / 4.0
-    return ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, link=link, longest=longest, bend=bend)
+    return ResidualStep(theta, row_map, RowMap(bound=3.0), whitening, link=link, longest=longest, smoothing=smoothing)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -232,7 +232,7 @@ def test_nothing_is_kept_of_a_sum_that_fails_or_that_has_squares():
 @pytest.mark.parametrize("link", ["logistic", "softmax", "huber", "quantile", "poisson"])
 def test_links_leave_the_slopes_of_their_losses(link):
     rng = np.random.default_rng(14)
-    step = step_of(rng, link=link, bend=(0.7, math.log(0.75 * 0.7) if link == "poisson" else 0.4))
+    step = step_of(rng, link=link, smoothing=(0.7, math.log(0.75 * 0.7) if link == "poisson" else 0.4))
     x, _ = table_of(rng)
     y = outcomes_of(rng, step.link, len(x))
     found = residual_sums(io.open_table(x, y), step, 100.0).products.to_float64()
@@ -252,7 +252,11 @@ def test_links_leave_the_slopes_of_their_losses(link):
 def test_rates_of_any_coefficients_are_from_0_to_the_largest(length):
     x, y = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]]), np.array([[0.0], [3.0], [3.0], [0.0], [3.0]])
     step = ResidualStep(
-        np.array([[length]]), RowMap(bound=2.0), RowMap(bound=3.0), link="poisson", bend=(3.0, math.log(0.75 * 3.0))
+        np.array([[length]]),
+        RowMap(bound=2.0),
+        RowMap(bound=3.0),
+        link="poisson",
+        smoothing=(3.0, math.log(0.75 * 3.0)),
     )
     found = residual_sums(io.open_table(x, y), step, 50.0).products.to_float64().item()
     expected = float(np.sum(x * (y - PoissonLoss(3.0).mean(length * x))))

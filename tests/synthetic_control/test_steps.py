@@ -15,7 +15,7 @@ from dpfast.privacy import gaussian_mu
 from dpfast.privacy.composition import keeps_to
 from dpfast.releases.mechanism import NoisySum, release, run
 from dpfast.statistics import rounded_bound
-from dpfast.statistics.sizes import HalfOctaves
+from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, sum_donors
 from dpfast.synthetic_control.steps import (
     Donors,
@@ -27,7 +27,7 @@ from dpfast.synthetic_control.steps import (
     length_bins,
     sum_paths,
     typical_length,
-    untold,
+    unexplained_variance,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
@@ -100,8 +100,8 @@ def test_a_step_is_taken_where_there_are_donors_enough_for_it(adjacency):
     # Where delta is 0 shares are of epsilon itself.
     assert names(released(steps_of(adjacency, 0.0, 4000), near(4000)))[-1] == MOMENTS
     # Asked for, the mean path is released in any case; without a length it is summed as the range allows.
-    asked = names(released(steps_of(adjacency, center="private"), near(40)))
-    assert asked == [*counted, LENGTHS, PATH, MOMENTS]
+    requested = names(released(steps_of(adjacency, center="private"), near(40)))
+    assert requested == [*counted, LENGTHS, PATH, MOMENTS]
     assert names(released(steps_of(adjacency, center=None, row_bound=(1.0, 1.0)), near(40))) == [MOMENTS]
 
 
@@ -117,15 +117,15 @@ def test_no_rule_looks_at_donors_or_their_number_where_that_is_private(adjacency
 
 def released_alike(steps, donors, releases):
     """Ask a mechanism's queries, read the data for each, and answer it with what was released of other donors."""
-    stages, asked, left = steps.stages(), [], iter(releases)
+    stages, requested, left = steps.stages(), [], iter(releases)
     query = next(stages)
     while True:
         query.statistic(Donors(donors, 1))
-        asked.append((query.name, query.mechanism.privacy))
+        requested.append((query.name, query.mechanism.privacy))
         try:
             query = stages.send(next(left))
         except StopIteration:
-            return [name for name, _ in asked], [privacy for _, privacy in asked]
+            return [name for name, _ in requested], [privacy for _, privacy in requested]
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -237,7 +237,7 @@ def test_with_a_large_budget_the_centre_is_the_mean_and_the_norms_are_typical(ce
     ):
         longer = np.mean(np.linalg.norm(part, axis=1) > bound)
         further = np.mean(np.linalg.norm(part, axis=1) > bound / math.sqrt(2.0))
-        # Without noise to speak of a twentieth are shortened.
+        # Without noise to speak of a twentieth are clipped_to_norm.
         assert longer <= 0.05 < further + 0.01
 
 
@@ -455,13 +455,13 @@ def test_what_no_other_period_tells_is_the_noise_about_factors():
     noisy = factors + np.sqrt(squares) * rng.normal(size=factors.shape)
     told = 1.0 / np.diag(np.linalg.inv(paths.T @ paths + np.diag(squares)))
     # A variance of 4,000 draws has a standard error of 2.2%; the draws are always the same.
-    np.testing.assert_allclose(untold(noisy), told, rtol=0.1)
-    np.testing.assert_array_equal(untold(factors), 0.0)
-    np.testing.assert_array_equal(untold(noisy[:20]), 0.0)
+    np.testing.assert_allclose(unexplained_variance(noisy), told, rtol=0.1)
+    np.testing.assert_array_equal(unexplained_variance(factors), 0.0)
+    np.testing.assert_array_equal(unexplained_variance(noisy[:20]), 0.0)
 
 
 def test_typical_lengths_are_read_off_noisy_counts():
-    bins = HalfOctaves(-40, 0)
+    bins = LogarithmicBins(-40, 0)
     sizes = np.exp2(np.random.default_rng(0).normal(-6.0, 1.0, 2001))
     counts = np.zeros(bins.n_bins)
     for size in sizes:
@@ -480,7 +480,7 @@ def test_typical_lengths_are_read_off_noisy_counts():
 
 def test_no_norm_is_read_off_the_noise_in_empty_bins():
     """Of 2,001 rows 1,000 have a norm, the others are zero: the median passes somewhere in between."""
-    bins = HalfOctaves(-40, 0)
+    bins = LogarithmicBins(-40, 0)
     counts = np.zeros(bins.n_bins)
     counts[-8:-3], counts[bins.largest_code] = 200.0, 1001.0
     draws = 20.0 * np.random.default_rng(2).normal(size=(2_000, len(counts)))

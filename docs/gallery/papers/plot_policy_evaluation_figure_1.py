@@ -37,7 +37,7 @@ WAYS = {
     "DP-LSW, our noise": {"method": "lsw"},
     "sums over people (default)": {},
 }
-walks = {
+trajectories = {
     (m, run): Trajectories(*chain_trajectories(m, n_states=STATES, seed=1000 * m + run))
     for m in SIZES
     for run in range(RUNS)
@@ -52,7 +52,7 @@ def values(m, run, epsilon=0.1, **options):
         "weights": np.full(STATES, 1.0 / STATES),
     }
     model = PolicyEvaluation(epsilon, 0.1, random_state=run, **public, **options)
-    return model.fit(walks[m, run]).value_
+    return model.fit(trajectories[m, run]).value_
 
 
 def distance(one, other):

@@ -151,9 +151,9 @@ def _primo(source: noise.BitSource) -> Iterator[Attack]:
     half, whole = Privacy(0.5, 5e-7), Privacy(10.0, 1e-6)
     scales = printed_scales(2.0 * half.epsilon, 2.0 * half.delta, 1.0, 1.0)
     # Rows (1, 0) and (0, 1) move both entries of the diagonal; y goes from 1 to -1.
-    turned, flipped = np.array([1.0, -1.0]), np.array([2.0])
+    rotated, flipped = np.array([1.0, -1.0]), np.array([2.0])
     covariance = "noise for a sensitivity of 1, which is sqrt(2) (Neel, Algorithms 1 and 3)"
-    yield _measured("PRIMO, X'X alone", half, covariance, turned, np.full(2, scales.xx), source)
+    yield _measured("PRIMO, X'X alone", half, covariance, rotated, np.full(2, scales.xx), source)
     association = "noise for a sensitivity of 1, which is 2 (Neel, Algorithms 1 to 4)"
     yield _measured("PRIMO, X'Y alone", half, association, flipped, np.array([scales.xy]), source)
     scales = printed_scales(whole.epsilon, whole.delta, 1.0, 1.0)
@@ -172,12 +172,12 @@ def _primo_sample(source: noise.BitSource) -> Attack:
         chosen = _uniform(_FEW, source)[:, None] < sampled / people
         return chosen * float(neighbour) + noise.gaussian(scale, (_FEW, 1), source)
 
-    def turned(entry: FloatArray) -> FloatArray:
+    def rotated(entry: FloatArray) -> FloatArray:
         """Detect the turned person by an entry of X'X to which all others contribute 0."""
         return np.asarray(entry > 0.5)
 
     defect = "a mean over the sample has noise for one over all rows (Neel, Algorithm 4)"
-    return _counted("PRIMO, X'X of a sample", claim, defect, outputs, turned)
+    return _counted("PRIMO, X'X of a sample", claim, defect, outputs, rotated)
 
 
 def _donor_objective(delta: float, source: noise.BitSource) -> Attack:

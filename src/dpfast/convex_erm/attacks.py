@@ -34,7 +34,7 @@ from dpfast.solvers import (
     SmoothedHuber,
     SmoothedQuantile,
 )
-from dpfast.statistics.sizes import HalfOctaves, Sizes
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms
 
 _RIDGE = 1e5
 #: People beside the one who differs, where descent is attacked, and columns: far from where a noisy number of people
@@ -137,14 +137,14 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     given = Minimised("loss by functions", regressor, _callable_slope, {"bound_y": 20.0}, outcome=20.0)
     labelled: dict[str, Any] = {"bound_x": "private", "loss": "hinge", "classes": [-1, 1]}
     yield from counts_attacks(
-        "classification", partial(classifier, **labelled), Sizes(rows=True), privacy, outcomes=(1, -1)
+        "classification", partial(classifier, **labelled), NormHistograms(rows=True), privacy, outcomes=(1, -1)
     )
     bounded: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "loss": "huber"}
-    sizes = Sizes(rows=True, outcomes=True)
+    sizes = NormHistograms(rows=True, outcomes=True)
     yield from counts_attacks("regression", partial(regressor, **bounded), sizes, privacy)
     for loss, least in (("quantile", -31), ("poisson", -1)):
         large: dict[str, Any] = {"bound_x": 1.0, "bound_y": 20.0, "loss": loss}
-        sizes = Sizes(outcomes=True, bins=HalfOctaves(least, 9))
+        sizes = NormHistograms(outcomes=True, bins=LogarithmicBins(least, 9))
         yield from counts_attacks(loss, partial(regressor, **large), sizes, privacy, outcomes=(1.0, 12.0))
     for claim in claims(privacy, delta=True):
         yield from (_classes_descent_attack(claim, copies) for copies in (1, 2))

@@ -235,7 +235,7 @@ FARTHEST_GAP = 3.0
 _PLACES = np.array([0.1, 0.5, 0.9])
 # Usual slopes, of margins over how much they agree with those sought, and of gaps; and deviations of their logarithms.
 _USUAL, _LEAST_AGREEMENT, _SPREAD = 1.3, 0.1, 1.1
-_USUAL_OF_GAPS = 1.0
+_TYPICAL_OF_GAPS = 1.0
 # Deviation of offsets near 0: as probable as any others.
 _NEAR = 0.3
 # Least slope of log-odds that keep the sign of the margin: they increase.
@@ -260,7 +260,7 @@ _SLOPE_OF_LINK = 1.5
 # For two classes and for several: usual logarithms of the link over the rate of a row's class, where it is less and,
 # over the entropy of rates (of two even ones), where it is more; and the weight's beta law a priori, the power of w,
 # and that of 1 - w, which has so much more by the deviation of a count over people. Weights are even in log-odds.
-_USUAL_LOGS = (-1.0, 1.0), (-1.4, 0.8)
+_TYPICAL_LOGS = (-1.0, 1.0), (-1.4, 0.8)
 _PRIORS = (0.6, 0.1, 4.0), (0.4, 0.02, 0.4)
 _WEIGHTS = expit(np.linspace(-6.0, 7.0, 66))
 # Concentrations of Dirichlet laws of rates, over the number of others.
@@ -344,7 +344,7 @@ def calibrated_log_odds(
     is expected. Margins are given in units of which `unit` is one.
     """
     agreement = max(agreement, _LEAST_AGREEMENT)
-    usual = _USUAL * agreement if len(counts) == 1 else _USUAL_OF_GAPS * math.sqrt(agreement)
+    usual = _USUAL * agreement if len(counts) == 1 else _TYPICAL_OF_GAPS * math.sqrt(agreement)
     slopes = -0.5 * ((_SLOPES - math.log(usual)) / _SPREAD)[:, None] ** 2
     near, any_offset = _laws_of_offsets()
     own = range(len(classes.counts))[-len(counts) :]  # of two classes the second
@@ -394,7 +394,7 @@ def weight_of_link(
         counts = counts - (counts.sum() - people) / 2.0
     several = len(rates) > 2
     # Counts of fewer people than their deviation say nothing: the link is then doubted as that of two classes.
-    (less, more), (trust, doubt, further) = _USUAL_LOGS[several], _PRIORS[several and deviation < people]
+    (less, more), (trust, doubt, further) = _TYPICAL_LOGS[several], _PRIORS[several and deviation < people]
     ratios = np.expm1([less, more * (-float(rates @ np.log(rates)) if several else math.log(2.0))])
     scores = ratios / (1.0 + _WEIGHTS[:, None] * ratios)
     rows = np.maximum(counts, 0.0) + 0.15 * people

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.convex_erm.calibration import (
     N_POINTS,
     Classes,
@@ -38,7 +38,6 @@ from dpfast.convex_erm.inference import LEVEL, NO_MEAN, UNKNOWN, marginal_effect
 from dpfast.convex_erm.mechanism import (
     ACCURACY,
     SPREAD,
-    Asked,
     Calibrated,
     Counts,
     Descended,
@@ -48,6 +47,7 @@ from dpfast.convex_erm.mechanism import (
     Link,
     Minimisers,
     NoisyDescent,
+    PlanRequest,
     expected_accuracy,
     fitting,
     lost_accuracy,
@@ -233,7 +233,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     shift_: float = field(init=False)
     log_odds_: FloatArray = field(init=False)
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         X: Any,
@@ -269,7 +269,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": lambda: columns_of(X)}
         return self._fit_weighted(X, y, sample_weight, **people)
 
-    @quiet
+    @suppress_float_warnings
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Scores of new rows: the class with the largest is predicted, or the second of two where it is positive.
 
@@ -285,7 +285,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         -------
         ndarray of shape (n_rows,), or (n_rows, n_classes) for more than two classes
         """
-        return self._presented(self._scores(X), X, self.classes_.tolist())
+        return self._in_output_type(self._scores(X), X, self.classes_.tolist())
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         margins = self._margins(X)
@@ -297,7 +297,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         margins = self._linear(X)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    @quiet
+    @suppress_float_warnings
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the labels of new rows.
 
@@ -312,9 +312,9 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         scores = self._scores(X)
         chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self._presented(self.classes_[chosen], X, None)
+        return self._in_output_type(self.classes_[chosen], X, None)
 
-    @quiet
+    @suppress_float_warnings
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Probabilities of the classes.
 
@@ -335,7 +335,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
             Of more than two classes each one's against the rest, scaled to add up to 1; by "link" of descent the
             softmax of the margins.
         """
-        return self._presented(self._probabilities(self._margins(X)), X, self.classes_.tolist())
+        return self._in_output_type(self._probabilities(self._margins(X)), X, self.classes_.tolist())
 
     def _log_odds(self, margins: FloatArray) -> FloatArray:
         """Return calibrated log-odds: of the second class, or of each against all others."""
@@ -556,21 +556,21 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         >>> plan.expected_error < 0.2
         True
         """
-        return cls._planned(Asked(n, n_features, target, spread, score, "a margin of 1", max_rows), parameters)
+        return cls._planned(PlanRequest(n, n_features, target, spread, score, "a margin of 1", max_rows), parameters)
 
-    def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
-        if asked.max_rows is None and self._chosen_descent(privacy, asked.n_features, asked.n) is None:
-            return super()._plan(privacy, asked)
-        calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
-        mechanism, n_classes, each = calibrated(asked.n)[0], len(self._declared_classes()), asked.max_rows or 1
+    def _plan(self, privacy: Privacy, requested: PlanRequest) -> Plan:
+        if requested.max_rows is None and self._chosen_descent(privacy, requested.n_features, requested.n) is None:
+            return super()._plan(privacy, requested)
+        calibrated = partial(self._descent, privacy, requested.n_features, max_rows=requested.max_rows)
+        mechanism, n_classes, each = calibrated(requested.n)[0], len(self._declared_classes()), requested.max_rows or 1
 
         def lost(people: int) -> float:  # who own as many rows as count
-            return lost_share(calibrated(people)[0].agreement(people * each), asked.score, n_classes)
+            return lost_share(calibrated(people)[0].agreement(people * each), requested.score, n_classes)
 
-        expected = asked.score - max(asked.score - 1.0 / n_classes, 0.0) * lost(asked.n)
-        notes = {"steps": float(mechanism.schedule(asked.n * each).n_steps)}
-        asked = asked._replace(relative_to="what classes differ by")
-        return asked.plan(lost, mechanism.scales, expected, notes)
+        expected = requested.score - max(requested.score - 1.0 / n_classes, 0.0) * lost(requested.n)
+        notes = {"steps": float(mechanism.schedule(requested.n * each).n_steps)}
+        requested = requested._replace(relative_to="what classes differ by")
+        return requested.plan(lost, mechanism.scales, expected, notes)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> ObjectivePerturbation:
         _, rest = self._counts(privacy, n_features, n_rows, is_gaussian=False)
@@ -735,12 +735,12 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _declared_classes(self) -> NDArray[Any]:
         """Return the declared labels, sorted."""
         unlike = "classes must be labels of one kind, numbers or strings, none of them missing"
-        declared = io.in_own_words(partial(np.asarray, self.classes), unlike)
+        declared = io.redact_errors(partial(np.asarray, self.classes), unlike)
         if declared.ndim != 1:
             raise ValueError(f"classes must be a list of labels, got an array of shape {declared.shape}")
         if declared.dtype.kind == "f" and np.isnan(declared).any():
             raise ValueError(unlike)
-        classes: NDArray[Any] = io.in_own_words(partial(np.unique, declared), unlike, TypeError)
+        classes: NDArray[Any] = io.redact_errors(partial(np.unique, declared), unlike, TypeError)
         if len(classes) < 2 or len(classes) != len(declared):
             raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}")
         return classes

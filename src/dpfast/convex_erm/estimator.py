@@ -24,10 +24,10 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast.convex_erm.inference import CONSTANT, SHARE, ErrorReports, WithErrors, attributes_of, split
 from dpfast.convex_erm.mechanism import (
-    Asked,
     Labelled,
     Linear,
     Minimisers,
+    PlanRequest,
     names_of_minimisers,
     relative_error,
     released_signal,
@@ -36,13 +36,13 @@ from dpfast.estimator.base import Expected, Fitted, Solved, Summed
 from dpfast.estimator.bounded import PRIVATE_BOX, BoundedEstimator, Measured, check_most
 from dpfast.estimator.linear import explained_shares
 from dpfast.estimator.plan import Plan
-from dpfast.estimator.presented import missing_bound
+from dpfast.estimator.representation import missing_bound
 from dpfast.privacy import Privacy
 from dpfast.releases.objective_bounds import (
+    DeclaredBounds,
     ObjectiveBounds,
     ObjectivePerturbation,
     Penalty,
-    Sizes,
     TableLoss,
     check_bound,
     check_problem,
@@ -213,7 +213,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     @property
     def _may_descend(self) -> bool:
         """Whether descent can be chosen. Bounds that are to be found leave the kind of loss as it is."""
-        is_plain = self._stand_in()._has_plain_loss and self.calibration == "sound" and self.delta > 0.0
+        is_plain = self._with_placeholders()._has_plain_loss and self.calibration == "sound" and self.delta > 0.0
         return self.method != "objective" and is_plain
 
     def _check_takes_people(self, privacy: Privacy) -> None:
@@ -230,24 +230,27 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         return is_free and self._is_loss_of_descent
 
     @classmethod
-    def _planned(cls, asked: Asked, parameters: Mapping[str, Any]) -> Plan:
-        sizes, public = {"n": asked.n, "n_features": asked.n_features}, {"target": asked.target, "spread": asked.spread}
-        estimator, privacy = cls._planned_for(sizes, public, parameters, asked.max_rows)
-        score = check.share("score", asked.score, whole=True)
+    def _planned(cls, requested: PlanRequest, parameters: Mapping[str, Any]) -> Plan:
+        sizes, public = (
+            {"n": requested.n, "n_features": requested.n_features},
+            {"target": requested.target, "spread": requested.spread},
+        )
+        estimator, privacy = cls._planned_for(sizes, public, parameters, requested.max_rows)
+        score = check.share("score", requested.score, whole=True)
         if math.isinf(privacy.epsilon):
-            return Plan(asked.n, 0.0, asked.target, 1, {}, score=score, expected_score=score)
+            return Plan(requested.n, 0.0, requested.target, 1, {}, score=score, expected_score=score)
         part, rest = estimator._split(privacy)
-        plan = estimator._plan(rest, asked)
+        plan = estimator._plan(rest, requested)
         return plan if part is None else replace(plan, notes={**plan.notes, "budget share of standard errors": SHARE})
 
-    def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
+    def _plan(self, privacy: Privacy, requested: PlanRequest) -> Plan:
         """Plan for a finite epsilon."""
-        calibrated, spread = partial(self._calibrated, privacy, asked.n_features), asked.spread
-        mechanism = calibrated(asked.n)
-        own, expected = mechanism.noise_scales, self._expected_score(mechanism, asked.n, asked.score, spread)
+        calibrated, spread = partial(self._calibrated, privacy, requested.n_features), requested.spread
+        mechanism = calibrated(requested.n)
+        own, expected = mechanism.noise_scales, self._expected_score(mechanism, requested.n, requested.score, spread)
         notes = {"strong convexity": own.strong_convexity, "epsilon left for the noise": own.noise_epsilon}
         # Predictions are as large as the outcomes' bound: shrinkage counts against that.
-        return asked.plan(lambda n: relative_error(calibrated(n), n, spread), mechanism.scales, expected, notes)
+        return requested.plan(lambda n: relative_error(calibrated(n), n, spread), mechanism.scales, expected, notes)
 
     @abstractmethod
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
@@ -282,9 +285,9 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 
     def _check_findable(self) -> None:
         super()._check_findable()
-        if "box_x" in self._to_find:
+        if "box_x" in self._private_bounds:
             raise ValueError(PRIVATE_BOX)
-        if "bound_x" in self._to_find and self.box_x is not None:
+        if "bound_x" in self._private_bounds and self.box_x is not None:
             raise ValueError("bound_x must be a number, or be left out, with box_x, got 'private'")
 
     def _fit_weighted(
@@ -440,7 +443,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
                 return np.asarray(linalg.lstsq(rows, outcomes)[0])
             moments = rows.T @ rows + ridge * np.eye(rows.shape[1])
             return np.asarray(linalg.solve(moments, rows.T @ outcomes, assume_a="pos"))
-        sizes = Sizes(
+        sizes = DeclaredBounds(
             # Weights beyond 1 are as longer rows.
             row_bound=max(float(np.linalg.norm(rows, axis=1).max()) * (1.0 + 2.0**-30), 2.0**-64)
             * max(1.0, 1.0 if weights is None else float(weights.max())),
@@ -464,12 +467,12 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
 def column_of(y: Any) -> NDArray[Any]:
     """Return outcomes as a 1-D array, as scikit-learn does, but without a message that says how many there are."""
     if not hasattr(y, "__array__"):  # labels may be text, which is not lent
-        y = io.borrowed(y, "y")
+        y = io.zero_copy_view(y, "y")
     problem = "y should be a 1d array, with an entry for each row"
-    array = io.in_own_words(partial(np.asarray, y), problem)
+    array = io.redact_errors(partial(np.asarray, y), problem)
     if np.iscomplexobj(array):
         raise ValueError("Complex data not supported: y must hold real numbers or labels")
     if array.ndim == 1 and array.dtype.kind in "biuf":  # told without scikit-learn's checks
         return np.ascontiguousarray(array)
-    column: NDArray[Any] = io.in_own_words(partial(column_or_1d, array, warn=True), problem)
+    column: NDArray[Any] = io.redact_errors(partial(column_or_1d, array, warn=True), problem)
     return column

@@ -14,7 +14,7 @@ from dpfast._arrays import FloatArray
 from dpfast.convex_erm.mechanism import Calibrated, of_fitted
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names
 from dpfast.io.summaries import Estimates, normal_reach
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.releases.mechanism import Mechanism, Stages, within
 from dpfast.releases.sandwich import Sandwich
 from dpfast.solvers.inference import Errors
@@ -49,7 +49,7 @@ NO_MEAN = (
 
 def split(privacy: Privacy, *, is_gaussian: bool) -> tuple[Privacy, Privacy]:
     """Return the budget of standard errors, and the rest; `is_gaussian` is about the other releases."""
-    part, rest = parts_of(privacy, [SHARE, 1.0 - SHARE], "mu" if is_gaussian else "basic")
+    part, rest = split_budget(privacy, [SHARE, 1.0 - SHARE], "mu" if is_gaussian else "basic")
     return part, rest
 
 

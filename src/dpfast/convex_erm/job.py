@@ -11,9 +11,9 @@ from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.inference import LEVEL
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
 from dpfast.estimator.linear import Names
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import Overrides
+from dpfast.jobs.rows import Rows, RowsInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ site = { levels = ["Bern", "Basel", "Genf"], drop_first = true, undeclared = "ze
 """
 
 
-class _Coefficients(Kind):
+class _Coefficients(JobType):
     """The results of both: coefficients."""
 
     NOTE = (
@@ -56,10 +56,10 @@ class _Coefficients(Kind):
 class Regressor(_Coefficients):
     """Regression within a public set."""
 
-    KIND = "objective_perturbation_regressor"
+    JOB_TYPE = "objective_perturbation_regressor"
     ESTIMATOR = ObjectivePerturbationRegressor
-    FORM = RowsForm(ObjectivePerturbationRegressor, "one", example=(_FEATURES, 'days = "number"'))
-    CHANGES = Changes(
+    INPUT_TYPE = RowsInput(ObjectivePerturbationRegressor, "one", example=(_FEATURES, 'days = "number"'))
+    OVERRIDES = Overrides(
         examples={"bound_y": "30.0", "constraint": '{ kind = "L2Ball", radius = 30.0 }'},
     )
 
@@ -67,14 +67,14 @@ class Regressor(_Coefficients):
 class Classifier(_Coefficients):
     """Classification by declared labels."""
 
-    KIND = "objective_perturbation_classifier"
+    JOB_TYPE = "objective_perturbation_classifier"
     ESTIMATOR = ObjectivePerturbationClassifier
-    FORM = RowsForm(
+    INPUT_TYPE = RowsInput(
         ObjectivePerturbationClassifier,
         "labels",
         example=(_FEATURES, 'outcome = { levels = ["home", "ward", "dead"] }'),
     )
-    CHANGES = Changes(left_out=("classes",))
+    OVERRIDES = Overrides(left_out=("classes",))
 
     def parameters(self, given: Mapping[str, Any], data: Rows) -> dict[str, Any]:
         """Return the estimator's parameters; the classes are the levels of the outcome."""
@@ -111,4 +111,4 @@ class Classifier(_Coefficients):
         return {"class_weight": {labels[key]: weight for key, weight in given["class_weight"].items()}}
 
 
-KINDS = (Regressor(), Classifier())
+JOB_TYPES = (Regressor(), Classifier())

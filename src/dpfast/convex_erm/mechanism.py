@@ -7,7 +7,7 @@ sum over people of x r', with r minus the derivative of their loss in theta'x at
 matrix is clipped in the Frobenius norm by an integer test (statistics/residuals.py). So for every theta one person
 moves the sum by at most `residual_bound`, or twice that if a row is replaced. theta is a function of the releases
 before and of public numbers, fixed before the data are read again. So the releases compose adaptively, by mu squared
-(`dpfast.privacy.parts_of`). All outcomes of a row are in one matrix, so classes need no shares of their own.
+(`dpfast.privacy.split_budget`). All outcomes of a row are in one matrix, so classes need no shares of their own.
 
 A person may have several rows, of which the first `max_rows` count. The person's matrix is then the sum of their rows'
 matrices, and is clipped as a whole: the same proof, with the person for the row.
@@ -62,7 +62,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.convex_erm.calibration import (
     FARTHEST_GAP,
     ClassCells,
@@ -82,7 +82,7 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Ledger, Release, paying
 from dpfast.noise.samplers import check_source
-from dpfast.privacy import Calibration, Privacy, Unit, gaussian_mu, gaussian_scale, parts_of
+from dpfast.privacy import Calibration, Privacy, Unit, gaussian_mu, gaussian_scale, split_budget
 from dpfast.releases.mechanism import Around, Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.objective_bounds import (
     ObjectivePerturbation,
@@ -136,7 +136,7 @@ class Schedule(NamedTuple):
         return int(self.n_steps * (1.0 - _AVERAGED))
 
 
-class Position(NamedTuple):
+class Iterate(NamedTuple):
     """Where descent is, how fast it goes, and the sum of late iterates."""
 
     theta: FloatArray
@@ -144,7 +144,7 @@ class Position(NamedTuple):
     late: FloatArray
 
     @classmethod
-    def start(cls, shape: tuple[int, int]) -> Position:
+    def start(cls, shape: tuple[int, int]) -> Iterate:
         """Return the position before the first step."""
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
@@ -176,17 +176,17 @@ def schedule(link: Link, shape: tuple[int, int], row_bound: float, people: float
     return Schedule(n_steps, size, (stiffness - 1.0) / (stiffness + 1.0))
 
 
-def stepped(position: Position, descent: Schedule, slopes: FloatArray, *, averaged: bool) -> Position:
+def next_iterate(iterate: Iterate, descent: Schedule, slopes: FloatArray, *, averaged: bool) -> Iterate:
     """Take a step, `averaged` or an early one, along a noisy sum of slopes times rows."""
-    theta, velocity, late = position
+    theta, velocity, late = iterate
     velocity = descent.momentum * velocity + slopes
     theta = theta + descent.size * (1.0 - descent.momentum) * velocity
-    return Position(theta, velocity, late + theta if averaged else late)
+    return Iterate(theta, velocity, late + theta if averaged else late)
 
 
-def averaged(position: Position, descent: Schedule) -> FloatArray:
+def averaged(iterate: Iterate, descent: Schedule) -> FloatArray:
     """Return the mean of late iterates, once all steps are taken."""
-    return position.late / (descent.n_steps - descent.first_averaged)
+    return iterate.late / (descent.n_steps - descent.first_averaged)
 
 
 def agreement(link: Link, shape: tuple[int, int], row_bound: float, people: float, deviation: float) -> float:
@@ -307,27 +307,27 @@ class NoisyDescent(Mechanism[Descended]):
         """Yield one query after the other."""
         left, people = self.privacy, self.n_rows
         if self.n_rows is None:
-            part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
+            part, left = split_budget(self.privacy, [_COUNT, 1.0 - _COUNT])
             counts = partial(_count, step=self._first_step, clip=self._clip)
             counted = yield Query(*self._counting(part), counts)
             people = counted.values["sum"].item()
         assert people is not None
         steps, slopes = self.schedule(float(people)), []
-        position, late = Position.start(self.shape), steps.first_averaged
+        iterate, late = Iterate.start(self.shape), steps.first_averaged
         first_step, clip = self._first_step, self._clip
-        part, *_ = parts_of(left, [1.0] * steps.n_steps)  # all alike
+        part, *_ = split_budget(left, [1.0] * steps.n_steps)  # all alike
         mechanism = NoisySum.calibrate(part, self._bound, self.shape, unit=self._unit)
         for number in range(steps.n_steps):
-            statistic = partial(_slopes, step=first_step.at(position.theta), clip=clip)
+            statistic = partial(_slopes, step=first_step.at(iterate.theta), clip=clip)
             released = yield Query(f"coefficients: slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
-            position = stepped(position, steps, released.values["sum"], averaged=number >= late)
+            iterate = next_iterate(iterate, steps, released.values["sum"], averaged=number >= late)
 
         def found() -> Descended:
             shown = self.shown_agreement(slopes)
             # Early steps judge two classes: their slopes have few entries.
             likely = shown if self.link == "logistic" else self.likely_agreement(slopes)
-            return Descended(averaged(position, steps), float(people), shown, likely)
+            return Descended(averaged(iterate, steps), float(people), shown, likely)
 
         return found
 
@@ -425,23 +425,23 @@ def names_of_minimisers(number: int) -> list[str]:
     return ["coefficients"] if number == 1 else [f"coefficients of class {i}" for i in range(number)]
 
 
-_Told = TypeVar("_Told")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class StepsOf(Around[_Told]):
+class StepsOf(Around[_Result]):
     """A descent as one of the family's mechanisms."""
 
-    steps: Mechanism[_Told]
+    steps: Mechanism[_Result]
 
     method: ClassVar = "gradient"
 
     @property
-    def inner(self) -> Mechanism[_Told]:
+    def inner(self) -> Mechanism[_Result]:
         """The descent; its scale is of an entry of a sum of parts of length 1 that had the whole budget."""
         return self.steps
 
-    def stages(self) -> Stages[_Told]:
+    def stages(self) -> Stages[_Result]:
         """Ask for one release after the other."""
         return (yield from within(self.steps.stages(), _of_coefficients))
 
@@ -519,7 +519,7 @@ class FewCounts(NamedTuple):
         usual = max(_LEAST_OF_SEVERAL, _OVER_SQUARE / n_classes**2) if several else _LEAST_SHARE
         share = max(usual, min(_LARGEST_SHARE, (_KNOWN[several] * alone / people) ** 2))
         own = _OF_CLASSES[several and share == usual] * share
-        of_classes, of_link, rest = parts_of(privacy, [own, share - own, 1.0 - share])
+        of_classes, of_link, rest = split_budget(privacy, [own, share - own, 1.0 - share])
         return (NoisySum.of_counts(of_classes, 1, n_classes), NoisySum.of_counts(of_link, 1, 2)), rest
 
     def classes(self, counts: FloatArray) -> Classes:
@@ -649,7 +649,7 @@ def _count_cells(data: Labelled, cells: ClassCells | LinkCells) -> FixedPoint:
     return cell_counts(data.table, cells, data.n_threads)
 
 
-@quiet
+@suppress_float_warnings
 def objective_perturbation(
     X: Gram | ArrayLike,
     y: ArrayLike | None = None,
@@ -793,7 +793,7 @@ _LEAST_PART = 0.125
 _UNKNOWN = 4.0, 1.0
 
 
-class Asked(NamedTuple):
+class PlanRequest(NamedTuple):
     """Public numbers that a plan depends on."""
 
     n: int
@@ -828,13 +828,13 @@ def relative_error(mechanism: ObjectivePerturbation, n: int, spread: float = SPR
         # Of margins but their ratios count: shrinkage is none of it.
         noisy, kept = mechanism.prediction_noise(n, spread, _pull(mechanism.bounds.loss, np.abs(_POINTS)))
         return noisy / kept
-    outcome, share = mechanism.bounds.outcome_bound, usual_curvature(mechanism, spread)
+    outcome, share = mechanism.bounds.outcome_bound, typical_curvature(mechanism, spread)
     if mechanism.bounds.loss.is_of_counts:
-        return _usual_rate(mechanism, spread) / outcome * mechanism.prediction_error(n, spread, 1.0, share)
+        return _typical_rate(mechanism, spread) / outcome * mechanism.prediction_error(n, spread, 1.0, share)
     return mechanism.prediction_error(n, spread, outcome, share) / outcome
 
 
-def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, score: float = R2) -> float:
+def typical_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, score: float = R2) -> float:
     """Return the mean second derivative of a regression's loss as a share of the greatest.
 
     Residuals are normal, what the share `score` of the outcomes' variance leaves; counts have the usual rate.
@@ -843,14 +843,14 @@ def usual_curvature(mechanism: ObjectivePerturbation, spread: float = SPREAD, sc
     if isinstance(loss, SquaredLoss):
         return _EVEN
     if loss.is_of_counts:
-        curvatures = loss.second_derivative(math.log(_usual_rate(mechanism, spread, score)), np.zeros(len(_POINTS)))
+        curvatures = loss.second_derivative(math.log(_typical_rate(mechanism, spread, score)), np.zeros(len(_POINTS)))
     else:
         residuals = math.sqrt((1.0 - score) * spread) * mechanism.bounds.outcome_bound * _POINTS
         curvatures = loss.second_derivative(residuals, 0.0)
     return float(curvatures @ _WEIGHTS) / loss.second_derivative_bound()
 
 
-def _usual_rate(mechanism: ObjectivePerturbation, spread: float, score: float = R2) -> float:
+def _typical_rate(mechanism: ObjectivePerturbation, spread: float, score: float = R2) -> float:
     """Return the mean m of counts of a mean square `spread`, in squared bounds.
 
     A rate leaves a variance of m. That is the share `left` of the whole variance, so m^2 + m/left is the mean square.
@@ -869,10 +869,10 @@ def expected_r2(mechanism: ObjectivePerturbation, n: int, score: float, spread: 
 
     Outcomes have a mean square of `spread` of their squared bound.
     """
-    noisy, kept = mechanism.prediction_noise(n, spread, usual_curvature(mechanism, spread, score))
+    noisy, kept = mechanism.prediction_noise(n, spread, typical_curvature(mechanism, spread, score))
     if mechanism.bounds.loss.is_of_counts:
         # Noise in the logarithm of a rate moves it in proportion; counts have a variance of the rate over what is left.
-        relative = noisy**2 * _usual_rate(mechanism, spread, score) * _left(score)
+        relative = noisy**2 * _typical_rate(mechanism, spread, score) * _left(score)
     else:
         relative = (noisy / mechanism.bounds.outcome_bound) ** 2 / spread
     return score - score * (1.0 - kept) ** 2 - relative

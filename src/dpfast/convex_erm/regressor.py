@@ -18,9 +18,18 @@ from sklearn.utils.validation import check_X_y
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.convex_erm.estimator import PerturbedObjective
-from dpfast.convex_erm.mechanism import R2, SPREAD, Asked, Linear, StepsOf, expected_r2, relative_error, usual_curvature
+from dpfast.convex_erm.mechanism import (
+    R2,
+    SPREAD,
+    Linear,
+    PlanRequest,
+    StepsOf,
+    expected_r2,
+    relative_error,
+    typical_curvature,
+)
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import Measured, columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.plan import Plan
@@ -178,7 +187,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     def _outcome_bound(self) -> float:
         return cast("float", self.bound_y)
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         X: Any,
@@ -224,7 +233,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         people: dict[str, Any] = {"groups": groups, "max_rows": max_rows, "columns": columns}
         return self._fit_weighted(X, y, sample_weight, opened=self._held if reads_once else None, **people)
 
-    @quiet
+    @suppress_float_warnings
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows: ``X @ coef_ + intercept_``, or the mean count that has this logarithm.
 
@@ -291,11 +300,13 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         >>> plan.expected_error < 0.1
         True
         """
-        return cls._planned(Asked(n, n_features, target, spread, score, "the outcomes' bound", max_rows), parameters)
+        return cls._planned(
+            PlanRequest(n, n_features, target, spread, score, "the outcomes' bound", max_rows), parameters
+        )
 
     @property
     def _may_be_lower(self) -> Lowered | None:
-        if self.calibration != "sound" or self._to_find or self.loss not in ("huber", "quantile", "poisson"):
+        if self.calibration != "sound" or self._private_bounds or self.loss not in ("huber", "quantile", "poisson"):
             return None
         bound = float(self.bound_y)
         if self.loss == "poisson":
@@ -316,19 +327,19 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             return measured
         return measured._replace(map_y=RowMap(np.zeros(1), np.full(1, np.inf)))
 
-    def _plan(self, privacy: Privacy, asked: Asked) -> Plan:
+    def _plan(self, privacy: Privacy, requested: PlanRequest) -> Plan:
         if self._may_be_lower is not None:
-            unit: Unit = "row" if asked.max_rows is None else "person"
-            _, privacy = NoisySizes.within(privacy, self._is_gaussian, self._sizes(), asked.n_features, unit=unit)
+            unit: Unit = "row" if requested.max_rows is None else "person"
+            _, privacy = NoisySizes.within(privacy, self._is_gaussian, self._sizes(), requested.n_features, unit=unit)
         if not self._descends:
-            return super()._plan(privacy, asked)
-        calibrated = partial(self._descent, privacy, asked.n_features, max_rows=asked.max_rows)
+            return super()._plan(privacy, requested)
+        calibrated = partial(self._descent, privacy, requested.n_features, max_rows=requested.max_rows)
 
         def error(people: int) -> float:
-            return calibrated(people).relative_error(people, asked.spread)
+            return calibrated(people).relative_error(people, requested.spread)
 
-        expected = asked.score - min(error(asked.n) ** 2 / asked.spread, asked.score)
-        return asked.plan(error, calibrated(asked.n).scales, expected)
+        expected = requested.score - min(error(requested.n) ** 2 / requested.spread, requested.score)
+        return requested.plan(error, calibrated(requested.n).scales, expected)
 
     @property
     def _is_loss_of_descent(self) -> bool:
@@ -378,7 +389,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     @property
     def _ratio(self) -> str | None:
-        return "rate_ratio" if self._stand_in()._resolved_loss.is_of_counts else None
+        return "rate_ratio" if self._with_placeholders()._resolved_loss.is_of_counts else None
 
     def _solve_fit(self, mechanism: Any, found: Any) -> Fitted:
         if mechanism.method == "gradient":
@@ -396,7 +407,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         return 1.0 if signal == 0.0 else mechanism.prediction_error(n, SPREAD, signal, curvature) / signal
 
     def _curvature(self, mechanism: ObjectivePerturbation) -> float:
-        return usual_curvature(mechanism)
+        return typical_curvature(mechanism)
 
     def _check_findable(self) -> None:
         super()._check_findable()
@@ -404,7 +415,7 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             raise ValueError(
                 f"loss must not be given by functions with {self._named}: its bounds are for declared ones"
             )
-        if "bound_y" in self._to_find and isinstance(self.loss, SmoothedQuantile):
+        if "bound_y" in self._private_bounds and isinstance(self.loss, SmoothedQuantile):
             raise ValueError(
                 "loss must be 'quantile' or of another kind with bound_y='private': next to the bound found "
                 f"{self.loss!r} may be too narrow"
@@ -489,7 +500,7 @@ class ScoreDescent(StepsOf[Regression]):
 
     def relative_error(self, people: int, spread: float = SPREAD) -> float:
         """Return the error of predictions to expect over the outcomes' bound: that of 0 at most."""
-        curvature = _usual_curvature(self.steps.loss, math.sqrt((1.0 - R2) * spread) * self.steps.radii[1])
+        curvature = _typical_curvature(self.steps.loss, math.sqrt((1.0 - R2) * spread) * self.steps.radii[1])
         return min(self.steps.expected_noise(people, curvature) / self.steps.radii[1], 1.0)
 
 
@@ -501,10 +512,10 @@ def attributes_of(found: Regression) -> dict[str, Any]:
 
 def error_of(found: Regression) -> float:
     """Return the error of predictions over what they are without privacy, as the releases show it."""
-    return math.sqrt(1.0 if found.lost is None else found.lost)
+    return math.sqrt(1.0 if found.expected_error is None else found.expected_error)
 
 
-def _usual_curvature(loss: ScoreLoss, deviation: float) -> float:
+def _typical_curvature(loss: ScoreLoss, deviation: float) -> float:
     """Return the mean second derivative, a share of the largest, where residuals are normal.
 
     That of counts is their mean, and their errors are those of its logarithm times it: it cancels.

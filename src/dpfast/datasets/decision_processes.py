@@ -163,7 +163,7 @@ def markov_trajectories(
         following = (cumulative[current] <= rng.random(len(current))[:, None]).sum(axis=1)
         return collected[current], following, following < len(first)
 
-    return _walks(first, m, horizon, seed, move)
+    return _trajectories(first, m, horizon, seed, move)
 
 
 def chain_values(gamma: float = 0.99, *, n_states: int = 40, stay: float = 0.5) -> FloatArray:
@@ -297,7 +297,7 @@ def table_trajectories(
         outcome = (cumulative[current] <= levels[:, None]).sum(axis=1)
         return rewards[current, outcome], successors[current, outcome], ~terminated[current, outcome]
 
-    return _walks(first, m, horizon, seed, move)
+    return _trajectories(first, m, horizon, seed, move)
 
 
 def exploring_policy(table: Table, gamma: float, explore: float) -> FloatArray:
@@ -380,7 +380,7 @@ class _Moves:
         return moves
 
 
-def _walks(first: FloatArray, m: int, horizon: int, seed: Seed, move: Move) -> FlatTrajectories:
+def _trajectories(first: FloatArray, m: int, horizon: int, seed: Seed, move: Move) -> FlatTrajectories:
     """Walk all at once from starts of these probabilities; a move gives rewards, next states, and who goes on."""
     if not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
         raise ValueError(f"start must hold {len(first)} probabilities that add up to 1")

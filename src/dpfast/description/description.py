@@ -19,7 +19,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._documents import card, grid
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.description.mechanism import WEIGHT, Counted, Histogram, TableCounts, count_rows
 from dpfast.estimator.base import Expected, Fitted, PrivateEstimator, Solved, Summed
 from dpfast.estimator.bounded import check_most, check_people
@@ -213,7 +213,7 @@ class Description:
 
     @cached_property
     def _people(self) -> tuple[float, float]:
-        """Return how many rows there are, or what they weigh, and its error: totals, weighted by their variances."""
+        """Return how many rows there are, or the sum of their weights, and its error: totals, weighted by their variances."""
         if self._n_rows is not None and self._largest is None:
             return float(self._n_rows), 0.0
         weights = np.array([1.0 / len(counts) for counts in self._noisy_counts])
@@ -313,7 +313,7 @@ _MOST_BINS = 1_000
 _PUBLIC = "_n_rows", "_max_rows", "_largest"
 
 
-@quiet
+@suppress_float_warnings
 def describe(
     table: Any,
     columns: Mapping[str, Any] | Columns,
@@ -443,7 +443,7 @@ class TableDescriber(PrivateEstimator):
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         table: Any,

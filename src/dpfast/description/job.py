@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from dpfast.description.description import TableDescriber
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import TEXT, Changes, lists
-from dpfast.jobs.rows import Rows, RowsForm
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import TEXT, Overrides, lists
+from dpfast.jobs.rows import Rows, RowsInput
 
 _COLUMNS = """
 age = { low = 18, high = 100 }
@@ -18,13 +18,13 @@ smoker = "boolean"
 """
 
 
-class Describe(Kind):
+class Describe(JobType):
     """Counts, shares, crosstabs, means and quantiles."""
 
-    KIND = "describe"
+    JOB_TYPE = "describe"
     ESTIMATOR = TableDescriber
-    FORM = RowsForm(TableDescriber, "none", is_encoded=False, example=(_COLUMNS, ""))
-    CHANGES = Changes(
+    INPUT_TYPE = RowsInput(TableDescriber, "none", is_encoded=False, example=(_COLUMNS, ""))
+    OVERRIDES = Overrides(
         values={"crosstabs": lists(lists(TEXT, 2))},
         examples={"crosstabs": '[["site", "smoker"]]'},
         left_out=("columns", "calibration", "n_threads"),
@@ -49,4 +49,4 @@ class Describe(Kind):
         return [("bins of a number", str(model.n_bins))]
 
 
-KINDS = (Describe(),)
+JOB_TYPES = (Describe(),)

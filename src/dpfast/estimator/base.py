@@ -32,12 +32,12 @@ from dpfast import io, noise, plotting
 from dpfast._threads import resolve_n_threads
 from dpfast.estimator import persistence
 from dpfast.estimator.persistence import LEFT_OUT, Unsolved, parameter_names
-from dpfast.estimator.presented import (
+from dpfast.estimator.representation import (
     Container,
     check_output,
     document,
+    html_of,
     missing_parameter,
-    page_of,
     presented,
     with_output,
 )
@@ -324,7 +324,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
         check_random_state(self.random_state)
         resolve_n_threads(self.n_threads)
-        self._stand_in()._check_parameters(privacy)
+        self._with_placeholders()._check_parameters(privacy)
         return privacy
 
     @property
@@ -364,7 +364,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         other.__dict__ = vars(self) | values
         return other
 
-    def _stand_in(self) -> Self:
+    def _with_placeholders(self) -> Self:
         """Return the estimator with numbers in the place of values that a fit is to find."""
         return self
 
@@ -372,10 +372,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Return the estimator with declarations by name in their given order."""
         return self
 
-    def _checked_stand_in(self) -> Self:
+    def _checked_with_placeholders(self) -> Self:
         """Return the estimator with numbers in the place of values that a fit is to find, all of it checked."""
         self._checked()
-        return self._stand_in()
+        return self._with_placeholders()
 
     @abstractmethod
     def _check_parameters(self, privacy: Privacy) -> None:
@@ -403,7 +403,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             if opened is not None:
                 data = opened(*data)
             if math.isinf(privacy.epsilon):
-                releases, attributes = self._stand_in()._fit_without_noise(*map(_dense, data))
+                releases, attributes = self._with_placeholders()._fit_without_noise(*map(_dense, data))
                 reservation.commit(*releases)
                 shape: Any = getattr(data[0], "shape", ())
                 if self.adjacency == "replace_one" and len(shape) == 2:
@@ -507,7 +507,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file: its parameters and, if it is fitted, all that was released.
 
-        Neither the ledger nor `random_state` is written. What stands in the file is public, as the releases are.
+        Neither the ledger nor `random_state` is written. All of the file is public, as the releases are.
 
         Parameters
         ----------
@@ -582,7 +582,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         config: dict[str, str] = getattr(self, "_sklearn_output_config", {})
         return config
 
-    def _presented(
+    def _in_output_type(
         self, values: Any, given: Any, names: Sequence[Any] | None, name: Any = None, rows: Any = None
     ) -> NDArray[Any]:
         """Return predictions as requested: as an array, or what else `set_output` names."""
@@ -591,7 +591,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _repr_html_inner(self) -> str:
         """Return the notebook view: parameters, and the cost of a fit, or its spending and releases."""
-        return page_of(self)
+        return html_of(self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """Return the views for notebooks to choose from, as scikit-learn's configuration requests."""
@@ -764,7 +764,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             check.positive(name, value)
         estimator = cls(**parameters)._in_order()
         privacy = estimator._checked()
-        if estimator._stand_in() is not estimator:
+        if estimator._with_placeholders() is not estimator:
             raise ValueError("plan reads no data: give the numbers that you expect in place of 'private'")
         if check.optional(check.positive_integer, "max_rows", max_rows) is not None:
             estimator._check_takes_people(privacy)

@@ -24,13 +24,13 @@ from sklearn.utils.validation import validate_data
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.estimator.base import Prepared, PrivateEstimator, warn
 from dpfast.io.blocks import column_names, is_read_once, outcome_names_of
-from dpfast.io.sources import borrowed, check_listed
+from dpfast.io.sources import check_listed, zero_copy_view
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.size_counts import Lowered, NoisySizes
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.norm_histograms import NormHistograms, size_counts
 
 Declared = TypeVar("Declared")
 
@@ -123,10 +123,10 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
     """
     if isinstance(X, (str, PathLike, io.EncodedTable)):
         raise TypeError(f"X must be rows of numbers, got {type(X).__name__}: dpfast.io.Columns.transform makes them")
-    X = io.in_memory(X, "X", may_copy=True) if io.is_sparse(X) else borrowed(X, "X")
+    X = io.in_memory(X, "X", may_copy=True) if io.is_sparse(X) else zero_copy_view(X, "X")
     is_numeric = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
     if not is_numeric:
-        array = in_own_words(lambda: np.asarray(X), "X must be a table of numbers, with rows of one length")
+        array = redact_errors(lambda: np.asarray(X), "X must be a table of numbers, with rows of one length")
         if array.ndim != 2:
             raise ValueError(
                 f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: X.reshape(-1, 1) if it has a "
@@ -134,7 +134,7 @@ def rows_to_predict(estimator: BaseEstimator, X: Any) -> NDArray[np.float64]:
             )
         if array.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must hold real numbers")
-        in_own_words(lambda: array.astype(np.float64), _NO_NUMBERS)
+        redact_errors(lambda: array.astype(np.float64), _NO_NUMBERS)
     # No rows are rows too: how many there are may be private.
     rows: NDArray[np.float64] = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_min_samples=0)
     return rows
@@ -299,23 +299,23 @@ class BoundedEstimator(PrivateEstimator):
     box_x_: FloatArray
 
     #: What "private" stands for while other parameters are checked.
-    _STAND_INS: ClassVar[dict[str, Any]] = {"bound_x": 1.0, "bound_y": 1.0, "box_x": (-1.0, 1.0)}
+    _PLACEHOLDERS: ClassVar[dict[str, Any]] = {"bound_x": 1.0, "bound_y": 1.0, "box_x": (-1.0, 1.0)}
 
     @property
-    def _to_find(self) -> set[str]:
+    def _private_bounds(self) -> set[str]:
         """Names of the bounds that are to be found."""
         values = vars(self)
-        return {name for name in self._STAND_INS if type(value := values.get(name)) is str and value == "private"}
+        return {name for name in self._PLACEHOLDERS if type(value := values.get(name)) is str and value == "private"}
 
     @property
     def _may_be_lower(self) -> Lowered | None:
         """A declared bound of outcomes of which a smaller one is looked for; not with others that are to be found."""
         return None
 
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> NormHistograms:
         """Return what is to be counted."""
-        found, most = self._to_find, self._may_be_lower
-        return Sizes("bound_x" in found, "bound_y" in found, "box_x" in found) if most is None else most.sizes
+        found, most = self._private_bounds, self._may_be_lower
+        return NormHistograms("bound_x" in found, "bound_y" in found, "box_x" in found) if most is None else most.sizes
 
     @property
     def _bounds_each_outcome(self) -> bool:
@@ -326,9 +326,9 @@ class BoundedEstimator(PrivateEstimator):
     def _measured(self, *data: Any) -> Measured:
         """Return the tables to find bounds for."""
 
-    def _stand_in(self) -> Self:
-        placed, to_find = self._in_order(), self._to_find
-        return placed._with({name: self._STAND_INS[name] for name in to_find}) if to_find else placed
+    def _with_placeholders(self) -> Self:
+        placed, to_find = self._in_order(), self._private_bounds
+        return placed._with({name: self._PLACEHOLDERS[name] for name in to_find}) if to_find else placed
 
     def _in_order(self, columns: Mapping[str, Any] | None = None, X: Any = None, Y: Any = None) -> Self:
         """Return a copy with limits and bounds by name in the order of these columns; or as given."""
@@ -371,7 +371,7 @@ class BoundedEstimator(PrivateEstimator):
 
     def _checked(self) -> Privacy:
         privacy = super()._checked()
-        if self._to_find:
+        if self._private_bounds:
             self._check_findable()
         return privacy
 
@@ -382,7 +382,7 @@ class BoundedEstimator(PrivateEstimator):
 
     @property
     def _named(self) -> str:
-        return " and ".join(f"{name}='private'" for name in sorted(self._to_find))
+        return " and ".join(f"{name}='private'" for name in sorted(self._private_bounds))
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
         sizes = self._sizes()
@@ -397,7 +397,7 @@ class BoundedEstimator(PrivateEstimator):
         unit: Unit = "row" if measured.groups is None else "person"
         mechanism, rest = NoisySizes.within(privacy, self._is_gaussian, sizes, table.n_features, unit=unit)
         # What a table is refused for is said before anything is drawn, whatever the bounds on its rows will be.
-        self._stand_in()._sum(rest, source, *data)
+        self._with_placeholders()._sum(rest, source, *data)
         counts = size_counts(
             table,
             sizes,
@@ -432,7 +432,7 @@ class BoundedEstimator(PrivateEstimator):
         super()._check_loaded()
         if not hasattr(self, "releases_") or self.privacy_spent_.epsilon == float("inf") or not self._is_solved:
             return
-        for name in self._to_find | ({"bound_y"} if hasattr(self, "bound_y_") else set()):
+        for name in self._private_bounds | ({"bound_y"} if hasattr(self, "bound_y_") else set()):
             found = getattr(self, f"{name}_")
             if name == "bound_y" and isinstance(found, np.ndarray):
                 check.positives("bound_y_", found.tolist())

@@ -20,7 +20,7 @@ from dpfast.attack import Attack, GaussianShift, Law, NormShift, claimed, claims
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
 from dpfast.statistics import Gram
-from dpfast.statistics.sizes import Sizes, size_counts
+from dpfast.statistics.norm_histograms import NormHistograms, size_counts
 
 Table = tuple[FloatArray, FloatArray]
 
@@ -144,7 +144,12 @@ _ROUNDED, _NOTHING = 1e-4, 1e-200
 
 
 def counts_attacks(
-    what: str, new: Callable[..., Any], sizes: Sizes, privacy: Privacy, *, outcomes: tuple[Any, Any] = (0.5, 3.0)
+    what: str,
+    new: Callable[..., Any],
+    sizes: NormHistograms,
+    privacy: Privacy,
+    *,
+    outcomes: tuple[Any, Any] = (0.5, 3.0),
 ) -> Iterator[Attack]:
     """Attack the counts that an estimator finds bounds by, under every claim.
 
@@ -157,7 +162,7 @@ def counts_attacks(
         yield _attack(what, new(**claimed(claim)), sizes, tables)
 
 
-def _attack(what: str, estimator: Any, sizes: Sizes, tables: list[tuple[Any, Any]]) -> Attack:
+def _attack(what: str, estimator: Any, sizes: NormHistograms, tables: list[tuple[Any, Any]]) -> Attack:
     exact = [
         size_counts(io.open_table(x, y if sizes.outcomes else None), sizes).to_float64().ravel() for x, y in tables
     ]

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, plotting
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator.base import PrivateEstimator
 from dpfast.estimator.bounded import rows_to_predict
-from dpfast.estimator.presented import outcome_names
+from dpfast.estimator.representation import outcome_names
 from dpfast.io.summaries import Estimates
 from dpfast.statistics.rows import RowMap, limits_of
 
@@ -61,7 +61,7 @@ class LinearEstimator(PrivateEstimator):
     outcome_names_in_: NDArray[np.object_]
     box_x_: FloatArray
 
-    @quiet
+    @suppress_float_warnings
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
 
@@ -151,7 +151,7 @@ class LinearEstimator(PrivateEstimator):
 
     def _presented_outcomes(self, predicted: FloatArray, X: Any) -> NDArray[Any]:
         names = getattr(self, "outcome_names_in_", None)
-        return self._presented(predicted, X, *outcome_names(names, predicted.ndim == 1))
+        return self._in_output_type(predicted, X, *outcome_names(names, predicted.ndim == 1))
 
     def plot(
         self,

@@ -35,7 +35,7 @@ from dpfast.ledger.file import is_ledger
 from dpfast.privacy import Privacy
 from dpfast.registry import FAMILIES
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class Unsolved(NamedTuple):
@@ -84,14 +84,14 @@ def forget(model: Any) -> None:
     _unsolved.pop(id(model), None)
 
 
-class Waiting(Generic[Found]):
+class Waiting(Generic[Result]):
     """The released and not yet returned result of a function: remembered until its return."""
 
-    def __init__(self, releases: Sequence[Release], complete: Callable[[], Found]) -> None:
+    def __init__(self, releases: Sequence[Release], complete: Callable[[], Result]) -> None:
         self.releases_, self._complete = tuple(releases), complete
         _unsolved[id(self)] = self
 
-    def complete(self) -> Found:
+    def complete(self) -> Result:
         """Return it."""
         found = self._complete()
         forget(self)
@@ -150,14 +150,14 @@ def complete(releases: Sequence[Release]) -> Any:
     return found[0].complete()
 
 
-def _are(made: Sequence[Release], asked: Sequence[Release]) -> bool:
+def _are(made: Sequence[Release], requested: Sequence[Release]) -> bool:
     """Whether releases are the requested ones; those of a ledger's file have no values."""
 
     def described(release: Release, like: Release) -> dict[str, Any]:
         return release.to_dict(values=bool(like.values))
 
-    return len(made) == len(asked) and all(
-        described(one, other) == described(other, other) for one, other in zip(made, asked, strict=True)
+    return len(made) == len(requested) and all(
+        described(one, other) == described(other, other) for one, other in zip(made, requested, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-from dpfast._redacted import in_own_words as in_own_words
+from dpfast._redacted import redact_errors as redact_errors
 from dpfast.io.arrow import stream_names as stream_names
 from dpfast.io.blocks import blocks as blocks
 from dpfast.io.blocks import check_aligned as check_aligned
@@ -30,10 +30,10 @@ from dpfast.io.people import RowOwners as RowOwners
 from dpfast.io.people import is_partitioned_by_person as is_partitioned_by_person
 from dpfast.io.people import people as people
 from dpfast.io.sources import as_matrix as as_matrix
-from dpfast.io.sources import borrowed as borrowed
 from dpfast.io.sources import is_arrow as is_arrow
 from dpfast.io.sources import is_dask as is_dask
 from dpfast.io.sources import is_sparse as is_sparse
+from dpfast.io.sources import zero_copy_view as zero_copy_view
 from dpfast.io.states import StateEncoder as StateEncoder
 from dpfast.io.summaries import write_table as write_table
 from dpfast.io.table import BlockMap as BlockMap
@@ -47,7 +47,7 @@ from dpfast.io.table import open_table as open_table
 from dpfast.io.table import read_now as read_now
 from dpfast.io.table import reusing_room as reusing_room
 from dpfast.io.table import shares_of as shares_of
-from dpfast.io.table import weighed as weighed
+from dpfast.io.table import weighted as weighted
 from dpfast.io.table import with_shares as with_shares
 from dpfast.io.trajectories import Trajectories as Trajectories
 from dpfast.io.transforms import Interaction as Interaction

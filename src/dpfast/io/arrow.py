@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast._threads import Task
-from dpfast._transaction import Bracket
+from dpfast._transaction import AtomicContext
 from dpfast.io import frames, sources
 from dpfast.io.frames import Codes, Family, LevelCodes
 from dpfast.kernels.columns import ColumnBlock, Rows
@@ -49,8 +49,8 @@ def open_stream(table: Any, name: str) -> ArrowStream:
     """Read the schema of a table accepted by `is_arrow`; no rows are read."""
     sources.arrow_library(name)
     if sources.streams_once(table) and not sources.is_reader(table):
-        table = in_own_words(partial(_stream_of, table), _FAILED.format(name))
-    schema = in_own_words(partial(_schema, table), _FAILED.format(name))
+        table = redact_errors(partial(_stream_of, table), _FAILED.format(name))
+    schema = redact_errors(partial(_schema, table), _FAILED.format(name))
     return ArrowStream(schema, partial(_batches, table, name))
 
 
@@ -67,8 +67,8 @@ def batch_rows(n_columns: int) -> int:
 
 def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any]:
     problem = _FAILED.format(name)
-    batches = in_own_words(lambda: iter(_producer(table, names)), problem)
-    while (batch := in_own_words(partial(next, batches, None), problem)) is not None:
+    batches = redact_errors(lambda: iter(_producer(table, names)), problem)
+    while (batch := redact_errors(partial(next, batches, None), problem)) is not None:
         chosen = batch if names is None else batch.select(names)
         # A held table may be one batch: its columns are converted some rows at a time.
         step = batch_rows(chosen.num_columns)
@@ -161,7 +161,7 @@ class ArrowBatch:
         """
         column = self.batch.column(name)
         if sys.modules["pyarrow"].types.is_dictionary(column.type):
-            in_own_words(partial(column.validate, full=True), frames.CODES_BEYOND.format(name))
+            redact_errors(partial(column.validate, full=True), frames.CODES_BEYOND.format(name))
         return _without_views(column)
 
     def numbers(self, name: str) -> FloatArray:
@@ -251,7 +251,7 @@ def parquet_schema(path: Path) -> Any:
     """Read a Parquet file's schema from its footer."""
     parquet = sources.arrow_library(repr(str(path))).parquet
     sources.check_openable(path)
-    return in_own_words(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
+    return redact_errors(partial(parquet.read_schema, path), _DAMAGED_PARQUET.format(str(path)))
 
 
 def parquet_batches(path: Path, names: Mapping[str, str] | Iterable[str] | None) -> Batches:
@@ -273,11 +273,11 @@ def _parquet_batches(path: Path, names: list[str] | None, coded: list[str]) -> B
     buffer_size = max(1, min(_BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES // max(1, n_columns)))
     damaged = _DAMAGED_PARQUET.format(str(path))
     options = {"pre_buffer": False, "buffer_size": buffer_size, "read_dictionary": coded}
-    file = in_own_words(partial(parquet.ParquetFile, path, **options), damaged)
+    file = redact_errors(partial(parquet.ParquetFile, path, **options), damaged)
     with file:
         batches = file.iter_batches(batch_size=batch_rows(n_columns), columns=names)
         n_read, n_rows = 0, max(1, file.metadata.num_rows)
-        while (batch := in_own_words(partial(next, batches, None), damaged)) is not None:
+        while (batch := redact_errors(partial(next, batches, None), damaged)) is not None:
             n_read += batch.num_rows
             yield ArrowBatch(batch), n_read / n_rows
 
@@ -288,14 +288,14 @@ def _reading_ahead(path: Path, batches: Batches) -> Batches:
     Columns lie apart, and each is read a buffer at a time. So the disk does not see a file read from end to end.
     """
     with closing(batches), path.open("rb") as file:
-        asked, size = 0, os.fstat(file.fileno()).st_size
+        requested, size = 0, os.fstat(file.fileno()).st_size
 
         def ask(share: float) -> None:
-            nonlocal asked
+            nonlocal requested
             stop = min(int(share * size) + _BYTES_AHEAD, size)
-            if stop > asked and sys.platform == "linux":
-                os.posix_fadvise(file.fileno(), asked, stop - asked, os.POSIX_FADV_WILLNEED)
-                asked = stop
+            if stop > requested and sys.platform == "linux":
+                os.posix_fadvise(file.fileno(), requested, stop - requested, os.POSIX_FADV_WILLNEED)
+                requested = stop
 
         ask(0.0)
         for batch, share in batches:
@@ -320,7 +320,7 @@ def one_ahead(items: Generator[T, None, None]) -> Iterator[T]:
             yield item
 
 
-class _Ahead(Bracket["_Ahead"]):
+class _Ahead(AtomicContext["_Ahead"]):
     """The next item, that a thread makes; none is being made when the block is left."""
 
     def __init__(self, items: Generator[Any, None, None]) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpfast import _arguments as check
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io import sources
 from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
 from dpfast.io.columns import EncodedTable
@@ -100,7 +100,7 @@ def _same_index(index: Any, other: Any) -> bool:
     def compare() -> bool:
         return index is other or bool(index.equals(other))
 
-    return in_own_words(compare, "indices of tables hold labels that cannot be compared")
+    return redact_errors(compare, "indices of tables hold labels that cannot be compared")
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
         return as_matrix(table, name, is_outcome=is_outcome)
     if is_path(table) and Path(table).suffix == ".npy" and Path(table).exists():
         table = sources.load_npy(Path(table))
-    table = sources.borrowed(table, name)
+    table = sources.zero_copy_view(table, name)
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
     elif may_copy and sources.is_held(table):
@@ -209,7 +209,7 @@ def is_made_anew(table: object) -> bool:
 def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: bool = False) -> Iterator[Any]:
     if isinstance(table, ColumnBlock | CodedBlock | SparseBlock):
         return iter([table])
-    table = sources.borrowed(table, name)
+    table = sources.zero_copy_view(table, name)
     whole = in_memory(table, name, is_outcome=is_outcome)
     if whole is not None:
         return iter([whole])

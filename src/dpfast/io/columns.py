@@ -21,7 +21,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io.arrow import arrow_batches, arrow_families, one_ahead, open_stream, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
 from dpfast.io.frames import MISSING, UNDECLARED, Batch, Entries, Family, LevelCodes, frame_batches, frame_families
@@ -79,7 +79,7 @@ def table_parts(table: Any, *, in_order: bool = True) -> Iterator[Part]:
     """
     if not in_order and is_dask(table) and isinstance(getattr(table, "npartitions", None), int):
         for part in table.to_delayed():
-            yield from table_parts(in_own_words(part.compute, "a partition of the Dask frame could not be computed"))
+            yield from table_parts(redact_errors(part.compute, "a partition of the Dask frame could not be computed"))
     elif isinstance(table, DeclaredFiles):
         yield from map(table.declared, table_parts(table.files))
     elif is_path(table):

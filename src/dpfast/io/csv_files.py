@@ -1,4 +1,4 @@
-"""CSV files as blocks of rows: a line is a row, whatever stands in it. pyarrow is imported when a file is opened.
+"""CSV files as blocks of rows: a line is a row, whatever it holds. pyarrow is imported when a file is opened.
 
 A parser of CSV lets a quote run on over the ends of lines, so that one person's cell may swallow other people's rows.
 Here a row ends with its line. Some lines are rows with all cells missing: a line with another number of cells than the
@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io.arrow import ArrowBatch, Batches, one_ahead, rows_of
 from dpfast.io.sources import arrow_library, check_openable
 from dpfast.kernels.columns import Rows
@@ -56,7 +56,7 @@ def csv_names(path: Path) -> list[str]:
     No message quotes it.
     """
     check_openable(path)
-    names = in_own_words(partial(_first_line, path), f"{str(path)!r} is not a CSV file in UTF-8, a line a row")
+    names = redact_errors(partial(_first_line, path), f"{str(path)!r} is not a CSV file in UTF-8, a line a row")
     if not names:
         raise ValueError(f"{str(path)!r} is empty: the first line of a CSV file must name its columns")
     if len(set(names)) < len(names):
@@ -100,7 +100,7 @@ def _batches(path: Path, families: Mapping[str, str]) -> Batches:
         # An empty line of ours comes first: a mark of the order of bytes at the start of a block is part of its line.
         options = pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, block_size=len(lines) + 1, use_threads=False)
         table = partial(pyarrow.csv.read_csv, pyarrow.BufferReader(b"\n" + lines), options, parse, convert)
-        return in_own_words(table, "", _UnreadableError)
+        return redact_errors(table, "", _UnreadableError)
 
     size = max(1, path.stat().st_size)
     with closing(_line_blocks(path)) as blocks:

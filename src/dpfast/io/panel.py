@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io.arrow import open_stream, stream_blocks
 from dpfast.io.blocks import blocks
 from dpfast.io.columns import Part, table_parts
@@ -29,7 +29,7 @@ from dpfast.io.engines import DaskPartitions
 from dpfast.io.frames import MISSING, frame_blocks
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import numbered_column
-from dpfast.io.sources import as_matrix, borrowed, is_arrow, is_dask, is_frame, is_sparse, sparse_blocks
+from dpfast.io.sources import as_matrix, is_arrow, is_dask, is_frame, is_sparse, sparse_blocks, zero_copy_view
 from dpfast.io.states import StateEncoder
 from dpfast.kernels.columns import Rows, kept
 
@@ -84,23 +84,23 @@ def open_panel(
     (2, 3)
     """
     check.choice("orientation", orientation, get_args(Orientation))
-    turned = orientation == "periods_by_units"
+    transposed = orientation == "periods_by_units"
     parts = DaskPartitions(table) if is_dask(table) else table
     if isinstance(parts, Partitions):
-        if turned:
+        if transposed:
             raise ValueError(f"orientation must be 'units_by_periods' for {name} in parts, which hold units each")
         n_columns = parts.n_features
         mapped = parts.mapped(partial(_panel_part, name, may_miss, n_columns), n_columns, 0)
         return Panel(mapped, check_n_pre(n_pre, n_columns - len(predictors), name), None, len(predictors))
     periods = None
     if is_frame(table) or is_arrow(table):
-        table, periods = _read_named(table, name, turned, predictors)
+        table, periods = _read_named(table, name, transposed, predictors)
     elif isinstance(table, list | tuple) and len({len(row) for row in table if hasattr(row, "__len__")}) > 1:
         raise ValueError(f"{name} must have one value for each unit and period: its rows have different lengths")
     if is_sparse(table):
         (table,) = map(np.asarray, sparse_blocks(table, name, whole=True))
     matrix = as_matrix(table, name)
-    values = np.array(matrix.T if turned else matrix, np.float64, order="C")
+    values = np.array(matrix.T if transposed else matrix, np.float64, order="C")
     check_values(values, name, may_miss=may_miss, cure="fill it, or declare the observation_rate")
     if len(values) == 0 and not may_be_empty:
         raise ValueError(f"{name} must have at least one unit, got none")
@@ -284,7 +284,7 @@ def target_rows(
         raise TypeError(
             f"{name} must be a series of numbers, got a label: a donor's record is private and cannot be a target"
         )
-    rows = in_own_words(partial(np.asarray, borrowed(target, name)), f"{name} has series of different lengths")
+    rows = redact_errors(partial(np.asarray, zero_copy_view(target, name)), f"{name} has series of different lengths")
     if rows.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be of real numbers, got dtype {rows.dtype}")
     if rows.ndim not in (1, 2) or rows.shape[-1] not in lengths.values():
@@ -393,35 +393,35 @@ def check_values(
         raise ValueError(f"{name} contains NaN: {cure}")
 
 
-def _read_named(table: Any, name: str, turned: bool, predictors: Sequence[str]) -> tuple[FloatArray, Any]:
+def _read_named(table: Any, name: str, transposed: bool, predictors: Sequence[str]) -> tuple[FloatArray, Any]:
     """Return values as they lie, predictors first, with labels of periods; those of units are not looked at."""
     if is_frame(table):
         if table.ndim != 2:
             raise ValueError(f"{name} must be two-dimensional, units by periods, got a Series")
         values = _joined(frame_blocks(table, name), name)
-        periods = table.index if turned else table.columns
+        periods = table.index if transposed else table.columns
     else:
         stream = open_stream(table, name)
         values = _joined(stream_blocks(stream, name), name)
-        if turned:  # rows of Arrow's have no labels
+        if transposed:  # rows of Arrow's have no labels
             return values, None
         periods = optional("pandas", "a panel with labels").Index(stream.schema.names)
     if periods.nlevels > 1:
         raise ValueError(f"{name} must have periods labelled on one level: use fit_long for a panel in rows")
     if predictors:
         places, rest = _predictors_first(periods, predictors, name)
-        values, periods = np.take(values, places + rest, axis=int(not turned)), periods[rest].infer_objects()
+        values, periods = np.take(values, places + rest, axis=int(not transposed)), periods[rest].infer_objects()
     if not periods.is_unique:
-        raise ValueError(f"{name} must have each period once: a label of its {_AXIS[turned]} occurs more than once")
+        raise ValueError(f"{name} must have each period once: a label of its {_AXIS[transposed]} occurs more than once")
     is_ordered = getattr(periods, "ordered", False)
-    _check_periods(periods.tolist(), name, turned, is_ordered=is_ordered)
+    _check_periods(periods.tolist(), name, transposed, is_ordered=is_ordered)
     is_text = any(isinstance(label, str) for label in periods)
     if (is_ordered or not is_text) and not periods.is_monotonic_increasing:
-        raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
+        raise ValueError(_UNORDERED.format(name, _AXIS[transposed]))
     return values, periods
 
 
-def _check_periods(labels: list[Any], name: str, turned: bool, *, is_ordered: bool) -> None:
+def _check_periods(labels: list[Any], name: str, transposed: bool, *, is_ordered: bool) -> None:
     """Refuse text as labels of periods if it is not all of one kind or an ordered category, or not in order.
 
     A column, such as an age or an id, is no period for being there. No message names one: it may be a person's.
@@ -430,9 +430,9 @@ def _check_periods(labels: list[Any], name: str, turned: bool, *, is_ordered: bo
         return
     in_time = _is_in_time(labels) if all(isinstance(label, str) for label in labels) else None
     if in_time is None and not is_ordered:
-        raise ValueError(_UNKNOWN.format(name, _AXIS[turned]))
+        raise ValueError(_UNKNOWN.format(name, _AXIS[transposed]))
     if in_time is False:
-        raise ValueError(_UNORDERED.format(name, _AXIS[turned]))
+        raise ValueError(_UNORDERED.format(name, _AXIS[transposed]))
 
 
 _AXIS = {False: "columns", True: "rows"}

@@ -27,7 +27,7 @@ Combine = Callable[[Any, Any], Any]
 OfPart = Callable[[Any, Any, Any], Any]
 
 PartitionedBy = Literal["person"]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _FAILED = (
     "the engine failed while it went through the parts of the table; what it said may quote them: compute them by "
@@ -171,13 +171,13 @@ def reduced(run: Callable[[Function, Combine], Any], function: OfPart, combine: 
     raise error
 
 
-def sum_over(rows: Any, function: Callable[..., Found]) -> Found:
+def sum_over(rows: Any, function: Callable[..., Result]) -> Result:
     """Return a function of rows, or of those of each part, one a person, added up."""
     if not isinstance(rows, Partitions):
         return function(rows)
     if rows.partitioned_by is not None:
         raise ValueError("one person a row is needed here: parts must not be declared to be partitioned by person")
-    total: Found = rows.reduce(partial(_of_x, function), operator.add)
+    total: Result = rows.reduce(partial(_of_x, function), operator.add)
     return total
 
 

@@ -33,7 +33,7 @@ from dpfast._arrays import IntArray
 from dpfast.io.columns import Part, check_named_once, table_parts
 from dpfast.io.frames import MISSING, Batch
 from dpfast.io.partitions import Partitions
-from dpfast.io.sources import borrowed, check_unmasked, dtype_name
+from dpfast.io.sources import check_unmasked, dtype_name, zero_copy_view
 from dpfast.kernels import people as kernel
 from dpfast.kernels.columns import in_c_order
 
@@ -189,7 +189,7 @@ def comparable(groups: object, numbers: dict[Hashable, int]) -> NDArray[Any]:
     """Return the ids as an array that can be compared and sorted, or numbers in their place, of ids by `numbers`."""
     check_unmasked(groups, "groups")
     if not hasattr(groups, "__array__"):
-        groups = borrowed(groups, "groups")
+        groups = zero_copy_view(groups, "groups")
     is_array = hasattr(groups, "__array__") or isinstance(groups, (array, memoryview))
     if isinstance(groups, (Mapping, Set)):
         raise ValueError(f"groups must be 1-D, with one id a row, got a {type(groups).__qualname__}")

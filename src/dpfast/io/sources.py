@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._optional import optional
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.kernels.columns import SparseBlock
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npy": "npy"}
@@ -120,7 +120,7 @@ def check_listed(item: object, name: str) -> None:
     if not isinstance(item, str) or Path(item).suffix in FORMATS:
         return
     problem = f"{name} holds text; real numbers are needed, or paths that end in {', '.join(FORMATS)}"
-    if not in_own_words(lambda: os.path.isdir(item) or glob.glob(item, recursive=True), problem, TypeError):
+    if not redact_errors(lambda: os.path.isdir(item) or glob.glob(item, recursive=True), problem, TypeError):
         raise TypeError(problem)
 
 
@@ -198,7 +198,7 @@ def check_unmasked(values: object, name: str) -> None:
         raise TypeError(f"{name} is a masked array; drop or fill its missing values first")
 
 
-def borrowed(values: Any, name: str) -> Any:
+def zero_copy_view(values: Any, name: str) -> Any:
     """Return what is lent as an array of the same memory, structs as a record batch, and anything else as it is.
 
     Arrow's lists of one length are rows. A copy is made if Arrow has missing entries, which become NaN, or bits for
@@ -207,9 +207,9 @@ def borrowed(values: Any, name: str) -> Any:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from dpfast.io.sources import borrowed
+    >>> from dpfast.io.sources import zero_copy_view
     >>> ages = pa.array([30.0, 40.0])
-    >>> borrowed(ages, "ages").ctypes.data == ages.buffers()[1].address
+    >>> zero_copy_view(ages, "ages").ctypes.data == ages.buffers()[1].address
     True
     """
     if type(values) is np.ndarray:
@@ -220,18 +220,18 @@ def borrowed(values: Any, name: str) -> Any:
     if hasattr(values, "__arrow_c_array__"):
         return _of_arrow(values, name)
     problem = f"{name} does not lend its memory: its numbers may be of a type that NumPy lacks, or need .detach()"
-    device = in_own_words(lambda: int(values.__dlpack_device__()[0]), problem, TypeError)
+    device = redact_errors(lambda: int(values.__dlpack_device__()[0]), problem, TypeError)
     if device not in _READ_BY_THE_PROCESSOR:
         raise TypeError(
             f"{name} is in the memory of a GPU or another device: copy it to the CPU first, by .get() of CuPy or "
             ".cpu() of PyTorch"
         )
-    return in_own_words(lambda: np.from_dlpack(values), problem, TypeError)
+    return redact_errors(lambda: np.from_dlpack(values), problem, TypeError)
 
 
 def _of_arrow(values: Any, name: str) -> Any:
     pyarrow = arrow_library(name)
-    array = in_own_words(lambda: pyarrow.array(values), f"{name} is no array that pyarrow reads", TypeError)
+    array = redact_errors(lambda: pyarrow.array(values), f"{name} is no array that pyarrow reads", TypeError)
     types = pyarrow.types
     if types.is_struct(array.type):
         return pyarrow.RecordBatch.from_struct_array(array)
@@ -267,8 +267,9 @@ def numbers_of(column: Any) -> NDArray[Any]:
 
 def as_matrix(values: object, name: str, *, is_outcome: bool = False) -> Matrix:
     """Return `values` as a 2-D array of real numbers, without a copy; a 1-D array of outcomes becomes one column."""
-    array: Matrix = in_own_words(
-        partial(np.asarray, borrowed(values, name)), f"{name} has rows of different lengths, or is no array of numbers"
+    array: Matrix = redact_errors(
+        partial(np.asarray, zero_copy_view(values, name)),
+        f"{name} has rows of different lengths, or is no array of numbers",
     )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
@@ -304,7 +305,7 @@ def load_npy(file: Path) -> Matrix:
     check_openable(file)
     # Not np.load, which opens archives and pickles too.
     load = partial(np.lib.format.open_memmap, file, mode="r")
-    array: Matrix = in_own_words(load, f"{str(file)!r} is not a .npy file of numbers, or is damaged")
+    array: Matrix = redact_errors(load, f"{str(file)!r} is not a .npy file of numbers, or is damaged")
     return array
 
 
@@ -332,7 +333,7 @@ def sparse_blocks(table: Any, name: str, *, whole: bool = False) -> Iterator[Spa
         raise TypeError(f"{name} is a sparse matrix in the {table.format} format: convert it by .tocsr() first")
     n_rows, n_columns = table.shape
     check_unmasked(getattr(table, "data", None), name)
-    indptr, indices, data = in_own_words(partial(_FORMATS[table.format], table), _PROBLEM.format(name))
+    indptr, indices, data = redact_errors(partial(_FORMATS[table.format], table), _PROBLEM.format(name))
     as_matrix(data, name, is_outcome=True)  # refuses what are no real numbers
     step = max(1, n_rows if whole else _VALUES_PER_BLOCK // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io.frames import MISSING, Batch
 
 
@@ -160,7 +160,7 @@ def declared_observations(
     declared = _declared(space, iter(_declared_edges(space, bins)))
 
     def state_of(seen: Any) -> tuple[int, ...]:
-        return in_own_words(lambda: tuple(declared.read(seen)), _NO_STATE, TypeError)
+        return redact_errors(lambda: tuple(declared.read(seen)), _NO_STATE, TypeError)
 
     if "Discrete" in _kinds(space):
         (own,) = declared.names
@@ -202,7 +202,7 @@ def _declared_edges(space: Any, bins: Any) -> list[FloatArray]:
 
 def _inner_edges(bins: Any, low: float, high: float) -> FloatArray:
     if isinstance(bins, np.ndarray | list | tuple):
-        edges = in_own_words(lambda: np.array(bins, np.float64), "bins must hold numbers: the edges between bins")
+        edges = redact_errors(lambda: np.array(bins, np.float64), "bins must hold numbers: the edges between bins")
         if edges.ndim != 1 or not np.isfinite(edges).all() or not np.all(edges[1:] > edges[:-1]):
             raise ValueError("bins must hold finite edges that increase")
         return edges

@@ -45,10 +45,10 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io.blocks import Block, blocks, check_aligned, in_memory, is_made_anew, is_read_once, is_unordered
 from dpfast.io.engines import DaskPartitions
-from dpfast.io.partitions import Combine, Found, Partitions, PersonIds
+from dpfast.io.partitions import Combine, Partitions, PersonIds, Result
 from dpfast.io.sources import as_matrix, is_dask
 from dpfast.kernels.columns import Rows, kept, numbers_of
 
@@ -217,8 +217,8 @@ class Table:
         return int(self.reduce(_count_rows, operator.add))
 
     def reduce(
-        self, function: Callable[..., Found], combine: Combine, *, groups: object = None, may_copy: bool = False
-    ) -> Found:
+        self, function: Callable[..., Result], combine: Combine, *, groups: object = None, may_copy: bool = False
+    ) -> Result:
         """Return ``function(table, groups=groups)`` of each partition, a table with the ids of its people, combined.
 
         `groups` are those of `Partitions.groups`, and None where every row is a person. Frames are made arrays if they
@@ -236,7 +236,7 @@ class Table:
                 "partitioned_by='person' to DaskPartitions or another holder of parts, and only max_rows to fit"
             )
         of_part = partial(_of_part, function, (self.n_features, self.n_outcomes), groups is not None, may_copy)
-        found: Found = self.partitions.reduce(of_part, combine)
+        found: Result = self.partitions.reduce(of_part, combine)
         return found
 
 
@@ -361,7 +361,7 @@ def _joined(blocks_of_rows: Iterator[Block]) -> tuple[NDArray[Any], NDArray[Any]
     return np.concatenate(xs), None if ys[0] is None else np.concatenate(ys)
 
 
-def weighed(
+def weighted(
     X: Any,
     Y: Any,
     weights: Any,
@@ -380,8 +380,8 @@ def weighed(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpfast.io import weighed
-    >>> weighed(np.ones((3, 1)), np.ones(3), [4.0, 1.0, 9.0], 4.0)[0].ravel()
+    >>> from dpfast.io import weighted
+    >>> weighted(np.ones((3, 1)), np.ones(3), [4.0, 1.0, 9.0], 4.0)[0].ravel()
     array([1. , 0.5, 1. ])
     """
     roots = np.sqrt(shares_of(X, Y, weights, most, clips=clips))
@@ -389,7 +389,7 @@ def weighed(
     if Y is not None:
         y = in_memory(Y, "Y", is_outcome=True, may_copy=may_copy)
     if x is None or (y is None and Y is not None):
-        several = _Weighed(X, Y, roots, row_map)
+        several = _Weighted(X, Y, roots, row_map)
         return (iter(several) if is_read_once(X) or is_read_once(Y) else several), None
     check_shares(x, roots)
     return _times(_mapped(x, row_map), roots), None if y is None else _times(y, roots)
@@ -402,7 +402,7 @@ def shares_of(X: Any, Y: Any, weights: Any, most: float, *, clips: bool = True) 
     column = in_memory(weights, "sample_weight", is_outcome=True, may_copy=True)
     if column is None:
         problem = "sample_weight must be an array with one weight a row"
-        column = as_matrix(in_own_words(partial(np.asarray, weights), problem), "sample_weight", is_outcome=True)
+        column = as_matrix(redact_errors(partial(np.asarray, weights), problem), "sample_weight", is_outcome=True)
     if column.shape[1] != 1:
         raise ValueError("sample_weight must be 1-D, with one weight a row")
     given = column[:, 0].astype(np.float64)
@@ -427,7 +427,7 @@ def with_shares(table: Table, shares: FloatArray) -> Table:
     return open_table(rows, np.column_stack([outcomes, shares]))
 
 
-class _Weighed:
+class _Weighted:
     """Blocks of weighted rows and outcomes, read anew each time."""
 
     def __init__(self, X: Any, Y: Any, roots: FloatArray, row_map: BlockMap | None) -> None:

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast._redacted import in_own_words, quiet
+from dpfast._redacted import redact_errors, suppress_float_warnings
 from dpfast.io import trajectory_sources as sources
-from dpfast.io.sources import borrowed, dtype_name
+from dpfast.io.sources import dtype_name, zero_copy_view
 from dpfast.io.states import StateEncoder, declared_observations, declared_states
 from dpfast.kernels import first_visits as kernel
 
@@ -61,10 +61,10 @@ class Trajectories:
     Examples
     --------
     >>> from dpfast.statistics import Trajectories
-    >>> walks = Trajectories([0, 1, 2, 1], [0.0, 0.0, 1.0, 0.5], [0, 3, 4], n_states=3)
-    >>> walks
+    >>> trajectories = Trajectories([0, 1, 2, 1], [0.0, 0.0, 1.0, 0.5], [0, 3, 4], n_states=3)
+    >>> trajectories
     <Trajectories over 3 states: not private>
-    >>> len(walks), walks[1:].rewards
+    >>> len(trajectories), trajectories[1:].rewards
     (2, array([0.5]))
     """
 
@@ -115,7 +115,7 @@ class Trajectories:
         return self._like(n_states, None, states, self.rewards, self.offsets, self.truncated)
 
     @classmethod
-    @quiet
+    @suppress_float_warnings
     def from_episodes(
         cls,
         episodes: Iterable[Iterable[Sequence[Any]]],
@@ -145,8 +145,8 @@ class Trajectories:
         Examples
         --------
         >>> from dpfast.statistics import Trajectories
-        >>> walks = Trajectories.from_episodes([[("ill", 0.0), ("well", 1.0)]], states=["well", "ill"])
-        >>> walks.states
+        >>> trajectories = Trajectories.from_episodes([[("ill", 0.0), ("well", 1.0)]], states=["well", "ill"])
+        >>> trajectories.states
         array([1, 0])
         """
         number, encoder = declared_states(n_states, states)
@@ -155,7 +155,7 @@ class Trajectories:
         return cls(*flat[:3], number, encoder=encoder, truncated=said)
 
     @classmethod
-    @quiet
+    @suppress_float_warnings
     def from_frame(
         cls,
         frame: Any,
@@ -299,8 +299,8 @@ class Trajectories:
         >>> from dpfast import Trajectories
         >>> with gymnasium.make("CartPole-v1") as cart:
         ...     edges = [[-1.0, 1.0], [0.0], [-0.1, 0.0, 0.1], [0.0]]
-        ...     walks = Trajectories.from_gymnasium(cart, lambda seen: int(seen[2] > 0), 5, 100, seed=0, bins=edges)
-        >>> walks, walks.encoder.states[0], walks.encoder.states[-1]
+        ...     trajectories = Trajectories.from_gymnasium(cart, lambda seen: int(seen[2] > 0), 5, 100, seed=0, bins=edges)
+        >>> trajectories, trajectories.encoder.states[0], trajectories.encoder.states[-1]
         (<Trajectories over 48 states: not private>, (0, 0, 0, 0), (2, 1, 3, 1))
         """
         number, encoder, encoded = declared_observations(env.observation_space, states, encode, bins)
@@ -308,7 +308,7 @@ class Trajectories:
         return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
 
     @classmethod
-    @quiet
+    @suppress_float_warnings
     def from_minari(
         cls,
         dataset: Any,
@@ -472,7 +472,7 @@ class Trajectories:
         return f"<Trajectories over {self.n_states} states: not private>"
 
 
-@quiet
+@suppress_float_warnings
 def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states: int) -> sources.Flat:
     """Return arrays as kernels read them, or raise; the owner of a trajectory at fault is not named."""
     state = _vector("states", states, "iu", "integers (or declare others: see StateEncoder)")
@@ -500,7 +500,7 @@ def _checked(states: ArrayLike, rewards: ArrayLike, offsets: ArrayLike, n_states
     return sources.Flat(state, reward, offset)
 
 
-@quiet
+@suppress_float_warnings
 def _flags(truncated: bool | ArrayLike, n_trajectories: int) -> NDArray[np.bool_]:
     """Return a copy of flags, one a trajectory; or that of all, as often."""
     if isinstance(truncated, bool):
@@ -517,8 +517,8 @@ def _column_or_flag(truncated: str | bool | None) -> tuple[str | None, bool | No
 
 
 def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:
-    array: NDArray[Any] = in_own_words(
-        partial(np.asarray, borrowed(values, name)), f"{name} must be a 1-D array of numbers"
+    array: NDArray[Any] = redact_errors(
+        partial(np.asarray, zero_copy_view(values, name)), f"{name} must be a 1-D array of numbers"
     )
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got {array.ndim} dimensions")

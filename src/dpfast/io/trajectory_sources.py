@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import IntArray
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast.io.blocks import is_unordered
 from dpfast.io.columns import DeclaredFiles, Part, table_parts
 from dpfast.io.frames import Batch, FrameBatch
@@ -110,7 +110,7 @@ def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEnc
             if not isinstance(step, Sequence | np.ndarray) or len(step) not in (2, 3):
                 raise ValueError(_NO_STEP)
             values.append(step[0])
-            rewards.append(in_own_words(partial(float, step[-1]), _NO_REWARD, TypeError))
+            rewards.append(redact_errors(partial(float, step[-1]), _NO_REWARD, TypeError))
         return _integers(values) if encoder is None else encoder.codes(values).tolist(), rewards
 
     return _flagged(_flat(read(one) for one in episodes), cut)
@@ -128,7 +128,7 @@ def _is_of_lists(episode: object) -> bool:
 
 
 def _integers(values: list[Any]) -> list[int]:
-    numbers = in_own_words(lambda: [index(value) for value in values], _NO_INTEGER, TypeError)
+    numbers = redact_errors(lambda: [index(value) for value in values], _NO_INTEGER, TypeError)
     # Beyond 64 bits it is certainly not declared.
     return [number if -1 <= number < 1 << 62 else -1 for number in numbers]
 
@@ -242,7 +242,7 @@ class Rows(NamedTuple):
 def _rises(values: NDArray[Any], name: str | None) -> NDArray[np.bool_]:
     """Return whether each entry but the first is above the one before."""
     problem = f"column {name!r} has entries that cannot be put in order"
-    return in_own_words(lambda: (values[1:] > values[:-1]).astype(bool), problem, TypeError)
+    return redact_errors(lambda: (values[1:] > values[:-1]).astype(bool), problem, TypeError)
 
 
 def _starts(ids: NDArray[Any]) -> IntArray:
@@ -395,7 +395,7 @@ def _is_truncated(episode: Any) -> bool | None:
 
 def _rewards(episode: Any) -> list[float]:
     problem = "an episode has rewards that are not a list of real numbers"
-    return in_own_words(lambda: [float(one) for one in np.asarray(episode.rewards, np.float64)], problem, TypeError)
+    return redact_errors(lambda: [float(one) for one in np.asarray(episode.rewards, np.float64)], problem, TypeError)
 
 
 def _named(observation: Any) -> Any:

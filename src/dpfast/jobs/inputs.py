@@ -19,7 +19,7 @@ from dpfast.io import Boolean, Category, Columns, Deferred, Number, RowOwners, S
 from dpfast.io.columns import Column, DeclaredFiles, table_parts
 from dpfast.io.frames import Batch
 from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
-from dpfast.jobs.kinds import Fact, Progress
+from dpfast.jobs.job_types import Fact, Progress
 from dpfast.jobs.parameters import LEFT_OUT, NUMBER, Key, by_name, lists, table_of
 
 
@@ -245,12 +245,12 @@ class Panel:
         return [*lies, ("intervention", f"n_pre = {layout.n_pre}"), ("targets", targets or "none")]
 
 
-class PanelForm:
+class PanelInput:
     """The sections of a job on a panel, and how they are read."""
 
     sections = (
-        Key("input", INPUT, INPUT.says),
-        Key("panel", _LAYOUT, _LAYOUT.says),
+        Key("input", INPUT, INPUT.doc),
+        Key("panel", _LAYOUT, _LAYOUT.doc),
         Key("targets", by_name(lists(NUMBER)), _TARGETS_SAY, LEFT_OUT, "Bern = [1.0, 1.2, 1.1, 1.6]"),
     )
 
@@ -348,7 +348,7 @@ _STEPS = table_of(
 
 
 @dataclass(frozen=True)
-class Walks:
+class TrajectoryTable:
     """The declaration of a job's trajectories."""
 
     files: list[Path]
@@ -395,31 +395,33 @@ class Walks:
 class Blocks:
     """Trajectories, read when they are first iterated over; anew each time where they can be read in blocks."""
 
-    walks: Walks
+    trajectories: TrajectoryTable
     progress: Progress | None
 
     @cached_property
     def _held(self) -> Trajectories:
-        walks = self.walks
-        return Trajectories.from_frame(walks.steps.columns.of(walks.files, self.progress), **self._declared)
+        trajectories = self.trajectories
+        return Trajectories.from_frame(
+            trajectories.steps.columns.of(trajectories.files, self.progress), **self._declared
+        )
 
     @property
     def _declared(self) -> dict[str, Any]:
-        steps = self.walks.steps
+        steps = self.trajectories.steps
         names = {"trajectory": steps.id, "state": steps.state, "reward": steps.reward, "step": steps.order}
         return names | {"truncated": steps.truncated, "n_states": steps.n_states, "states": steps.encoder}
 
     def __iter__(self) -> Iterator[Trajectories]:
-        files = self.walks.sorted_files
+        files = self.trajectories.sorted_files
         return iter([self._held]) if files is None else Trajectories.iter_sorted(files, **self._declared)
 
 
-class WalksForm:
+class TrajectoriesInput:
     """The sections of a job on trajectories, and how they are read."""
 
-    sections = (Key("input", INPUT, INPUT.says), Key("trajectories", _STEPS, _STEPS.says))
+    sections = (Key("input", INPUT, INPUT.doc), Key("trajectories", _STEPS, _STEPS.doc))
 
-    def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> Walks:
+    def read(self, sections: Mapping[str, Any], here: Path, *, look: bool = True) -> TrajectoryTable:
         """Return what the sections say; unless they are not to be looked for, files must be there and fit."""
         source, steps = sections["input"], sections["trajectories"]
         declared = source.declared(here)
@@ -427,4 +429,4 @@ class WalksForm:
         in_blocks = steps.sorted and len(declared) == 1
         in_blocks = in_blocks and all(file_format(file, "[input] path") == "parquet" for file in files)
         steps.columns.check(files)
-        return Walks(files, declared[0] if in_blocks else None, steps)
+        return TrajectoryTable(files, declared[0] if in_blocks else None, steps)

@@ -29,10 +29,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpfast import _transaction as transaction
 from dpfast._documents import replace_file, spelled_out
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
-from dpfast.jobs.kinds import Job
+from dpfast.jobs.job_types import Job
 from dpfast.jobs.report import Part, as_html, as_markdown, drawn, first_page
 from dpfast.ledger.entries import guarantee_of
 from dpfast.ledger.file import check_place
@@ -169,7 +169,7 @@ def _identity(job: Job) -> bytes:
     return hashlib.sha256(json.dumps([job.digest, tables]).encode()).hexdigest().encode()
 
 
-class Outputs(transaction.Bracket["Outputs"]):
+class Outputs(transaction.AtomicContext["Outputs"]):
     """A job's working folder: hidden, beside that of its results, locked, made before anything is spent.
 
     It holds the model from when all is drawn, before the ledger has committed: whoever is killed from then on leaves it
@@ -378,7 +378,7 @@ def _move_files(results: Path, folder: Path) -> None:
     results.rmdir()
 
 
-@quiet
+@suppress_float_warnings
 def _files(job: Job, model: Any) -> dict[str, bytes]:
     """Return all files but the model, by name."""
     kind, output = job.kind, job.output
@@ -387,7 +387,7 @@ def _files(job: Job, model: Any) -> dict[str, bytes]:
     files = {f"{name}.{one}": WRITERS[one](table) for name, table in results.items() for one in output.tables}
     files |= {f"{name}.{one}": made[one] for name, made in images.items() for one in output.pictures}
     said = _Said.of(job, model)
-    title, parts = f"Private fit: {kind.KIND}", _parts(job, model, said, results, images)
+    title, parts = f"Private fit: {kind.JOB_TYPE}", _parts(job, model, said, results, images)
     files["report.md"] = as_markdown(title, parts, output.pictures).encode()
     files["report.html"] = as_html(title, parts).encode()
     columns = {name: list(table) for name, table in results.items()}
@@ -466,7 +466,7 @@ def _record(job: Job, model: Any, said: _Said) -> dict[str, Any]:
     return {
         "job": job.path.name,
         "job_sha256": job.digest,
-        "kind": job.kind.KIND,
+        "kind": job.kind.JOB_TYPE,
         "estimator": type(model).__name__,
         "parameters": _parameters(job),
         **{name: _shown(list(getattr(job.data, name))) for name in names if hasattr(job.data, name)},

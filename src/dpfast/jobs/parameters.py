@@ -19,7 +19,7 @@ import numpy as np
 from dpfast._arguments import CLAUSE, explained, nearest, plain
 
 Schema = dict[str, Any]
-#: Where a value stands in the file: names of tables, and its key.
+#: The place of a value in the file: names of tables, and its key.
 Place = tuple[str, ...]
 
 _WORDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a table"}
@@ -43,7 +43,7 @@ class Values:
     accepted: Collection[str] = ()
     #: Keys of a table, its purpose, and of keys that are not known what is to be done instead.
     keys: tuple[Key, ...] = ()
-    says: str = ""
+    doc: str = ""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     #: Tables that may replace a value, by their key "kind".
     tables: Mapping[str, Values] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def _plain(*types: type) -> Values:
 TEXT, BOOLEAN, INTEGER, NUMBER = _plain(str), _plain(bool), _plain(int), _plain(int, float)
 
 
-def words(accepted: Iterable[str]) -> Values:
+def enum(accepted: Iterable[str]) -> Values:
     """Return some words; of a mapping, each stands for its value."""
     meant = accepted if isinstance(accepted, Mapping) else {word: word for word in accepted}
     listed = f"{'one of ' * (len(meant) > 1)}{', '.join(map(repr, meant))}"
@@ -141,28 +141,28 @@ class Key:
     name: str
     values: Values
     #: What it is for, in the words of the template.
-    says: str
+    doc: str
     default: Any = REQUIRED
     #: A value as it is written in templates, where others are comments; lines of a table by names.
     example: str | None = None
     #: What leaving it out means, as it is written.
-    usual: str | None = None
+    default_text: str | None = None
 
     @property
     def written(self) -> str:
         """A value for templates."""
-        return self.example or self.usual or sample(self.values.schema)
+        return self.example or self.default_text or sample(self.values.schema)
 
     @property
     def schema(self) -> Schema:
         """The schema for an editor."""
-        usual = {} if self.usual is None else {"default": json.loads(self.usual)}
-        return self.values.schema | {"description": self.says} | usual
+        default_text = {} if self.default_text is None else {"default": json.loads(self.default_text)}
+        return self.values.schema | {"description": self.doc} | default_text
 
 
 def table(
     keys: Iterable[Key],
-    says: str = "",
+    doc: str = "",
     made: Callable[[Place, dict[str, Any]], Any] = lambda place, found: found,
     elsewhere: Mapping[str, str] | None = None,
 ) -> Values:
@@ -176,7 +176,7 @@ def table(
             if key.name in value:
                 found[key.name] = key.values.taken((*place, key.name), value[key.name])
             elif key.default is REQUIRED:
-                meaning = CLAUSE.split(key.says, maxsplit=1)[0]
+                meaning = CLAUSE.split(key.doc, maxsplit=1)[0]
                 how = "; docs/concepts/bounds.md says how to choose it" * key.name.startswith("bo")
                 raise ValueError(f"{section(place)} lacks the key {key.name!r} ({meaning}){how}")
             elif key.default is not LEFT_OUT:
@@ -188,8 +188,8 @@ def table(
         "properties": {key.name: key.schema for key in keys},
         "required": [key.name for key in keys if key.default is REQUIRED],
         "additionalProperties": False,
-    } | ({"description": says} if says else {})
-    return Values("a table", schema, _is_table, read, keys=keys, says=says, elsewhere=elsewhere)
+    } | ({"description": doc} if doc else {})
+    return Values("a table", schema, _is_table, read, keys=keys, doc=doc, elsewhere=elsewhere)
 
 
 def _is_table(value: object) -> bool:
@@ -206,20 +206,22 @@ def by_name(item: Values, made: Callable[[Place, Any], Any] = lambda place, valu
     return Values("a table", schema, _is_table, read, tables=item.tables)
 
 
-def variants(tables: Mapping[str, Values], usual: Callable[[Mapping[str, Any]], str] | None = None) -> Values:
+def tagged_union(
+    tables: Mapping[str, Values], default_kind: Callable[[Mapping[str, Any]], str] | None = None
+) -> Values:
     """Return tables of several kinds, told apart by their key "kind"; the usual kind, if any, need not have it."""
 
     def read(place: Place, value: Any) -> Any:
-        kind = value.get("kind", usual(value) if usual else None)
+        kind = value.get("kind", default_kind(value) if default_kind else None)
         if kind is None:
             raise ValueError(f"{section(place)} lacks the key 'kind', one of {', '.join(map(repr, tables))}")
-        own: Values = words(tables).taken((*place, "kind"), kind)
+        own: Values = enum(tables).taken((*place, "kind"), kind)
         others = [] if "kind" in value else [key.name for one in tables.values() for key in one.keys]
         refuse_unknown(place, value, ["kind", *(key.name for key in own.keys)], own.elsewhere, others)
         return own.read(place, {key: one for key, one in value.items() if key != "kind"})
 
     def schema(name: str, own: Schema) -> Schema:
-        required = [*([] if usual else ["kind"]), *own["required"]]
+        required = [*([] if default_kind else ["kind"]), *own["required"]]
         return own | {"properties": {"kind": {"const": name}} | own["properties"], "required": required}
 
     alternatives = [schema(name, own.schema) for name, own in tables.items()]
@@ -282,7 +284,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class Changes:
+class Overrides:
     """Facts on keys that their signature lacks."""
 
     #: Values in the place of those of a type hint.
@@ -298,7 +300,7 @@ class Changes:
 
 
 def keys_of(
-    function: Callable[..., Any], changes: Changes, docstring: str | None = None, hinted: Any = None
+    function: Callable[..., Any], changes: Overrides, docstring: str | None = None, hinted: Any = None
 ) -> Iterator[Key]:
     """Yield a key for each argument for which TOML has values; hints and docstring are the function's, by default."""
     hints, docstring = hints_of(hinted or function), docstring or function.__doc__ or ""
@@ -311,8 +313,8 @@ def keys_of(
         if values is None:
             continue
         default = LEFT_OUT if has_default or name in changes.optional else REQUIRED
-        usual = None if stands_for_none else json.dumps(parameter.default)
-        yield Key(name, values, explained(name, docstring), default, changes.examples.get(name), usual)
+        default_text = None if stands_for_none else json.dumps(parameter.default)
+        yield Key(name, values, explained(name, docstring), default, changes.examples.get(name), default_text)
 
 
 class AnyArray:
@@ -356,7 +358,7 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
     if AnyArray in kinds:
         yield ARRAY
     if meant:
-        yield words(meant)
+        yield enum(meant)
     if offered:
         yield objects_of(tuple(offered))
 
@@ -364,15 +366,15 @@ def _options(hint: Any, classes: Collection[type], says_none: bool) -> Iterator[
 def objects_of(classes: tuple[type, ...]) -> Values:
     """Return tables that stand for objects: the name of their class, and the arguments of its constructor."""
     first = {cls: plain((inspect.getdoc(cls) or "").partition("\n\n")[0]) for cls in classes}
-    return variants({cls.__name__: table_of(cls, says) for cls, says in first.items()})
+    return tagged_union({cls.__name__: table_of(cls, doc) for cls, doc in first.items()})
 
 
-def table_of(cls: type, says: str | None = None, **examples: str) -> Values:
+def table_of(cls: type, doc: str | None = None, **examples: str) -> Values:
     """Return the table of a section, of which an object is made: a key for each argument, explained by docstrings."""
     said = [inspect.cleandoc(one.__doc__ or "") for one in reversed(cls.__mro__[:-1])]
-    keys = keys_of(cls, Changes(examples=examples), "\n\n".join(said), cls.__init__)  # type: ignore[misc]
+    keys = keys_of(cls, Overrides(examples=examples), "\n\n".join(said), cls.__init__)  # type: ignore[misc]
     own = " ".join(said[-1].partition("\nParameters\n")[0].split())
-    return table(keys, own if says is None else says, partial(_object, cls))
+    return table(keys, own if doc is None else doc, partial(_object, cls))
 
 
 def _object(cls: type, place: Place, arguments: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dpfast._documents import facts, grid, inert, printed
 from dpfast._optional import optional
 from dpfast.io.summaries import cells, markdown_table, plain_markdown, shown_cell
-from dpfast.jobs.kinds import Job
+from dpfast.jobs.job_types import Job
 from dpfast.ledger import Release
 from dpfast.ledger.entries import guarantee_of
 from dpfast.ledger.report import IF_BEFOREHAND
@@ -96,7 +96,7 @@ def _voids(job: Job, model: Any) -> Iterator[tuple[str, str]]:
     if any(one.reproducible for one in model.releases_):
         yield "voided", "the noise came from a seed: whoever has it can take the noise off"
     if not all(one.guaranteed for one in model.releases_):
-        yield "not reached", "the printed algorithm that was asked for does not give what is printed with it"
+        yield "not reached", "the requested printed algorithm does not give what is printed with it"
     yield "bounds from the data", "limits, bounds, levels and constants of the job that were read from these records"
     if job.ledger_path is None:
         yield "other computations", "this job has a ledger of its own: what others release of these people adds to it"

@@ -25,7 +25,7 @@ from dpfast.io.columns import Column, Feature, Part, table_parts
 from dpfast.io.transforms import Transform
 from dpfast.jobs import parameters as toml
 from dpfast.jobs.inputs import INPUT, NamedColumns
-from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Changes, Key, Place, Values, said, section
+from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Overrides, Place, Values, said, section
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def columns_table(
     tables = {}
     for name in only:
         kind = _KINDS[name]
-        changes = Changes(
+        changes = Overrides(
             values=_LEVELS if kind is Category else {},
             left_out=(
                 *("name", "low", "high"),
@@ -145,17 +145,17 @@ def columns_table(
             *toml.keys_of(kind, changes),
             *((_LIMITS if is_encoded else _REQUIRED_LIMITS) if kind is Number and limits is None else ()),
         ]
-        keys = [Key(key.name, key.values, _MISSING.says, key.default) if key.name == "missing" else key for key in keys]
+        keys = [Key(key.name, key.values, _MISSING.doc, key.default) if key.name == "missing" else key for key in keys]
         why = {} if limits is None else dict.fromkeys(("low", "high", "bound", "bound_y"), limits)
         tables[name] = toml.table(keys, _summary(kind), _made(kind), why)
     if transforms:
         tables |= {name: _transform(kind) for name, kind in _TRANSFORMS.items()} | {"interaction": _PRODUCT}
     needs_more = {"category"} if is_encoded else {"category", "number"}
     alone = {name: Declared(_KINDS[name], {}) for name in only if name not in needs_more}
-    usual = "number" if "number" in only else "boolean"
+    default = "number" if "number" in only else "boolean"
 
     def kind_of(given: Mapping[str, Any]) -> str:
-        return "category" if "levels" in given else "interaction" if transforms and "of" in given else usual
+        return "category" if "levels" in given else "interaction" if transforms and "of" in given else default
 
     levels = toml.lists(_LEVEL, made=lambda levels: Declared(Category, {"levels": tuple(levels)}))
 
@@ -167,12 +167,12 @@ def columns_table(
             raise ValueError(f"{said(place)} is ambiguous: write {two}{or_limits}")
         return levels.read(place, value)
 
-    alone_or_levels = [toml.words(alone), *([replace(levels, read=read_levels)] if "category" in only else ())]
-    return toml.either(*alone_or_levels, toml.variants(tables, kind_of))
+    alone_or_levels = [toml.enum(alone), *([replace(levels, read=read_levels)] if "category" in only else ())]
+    return toml.either(*alone_or_levels, toml.tagged_union(tables, kind_of))
 
 
 def _transform(kind: type[Transform]) -> Values:
-    changes = Changes(values={"knots": toml.lists(NUMBER, made=tuple)}, left_out=("column",))
+    changes = Overrides(values={"knots": toml.lists(NUMBER, made=tuple)}, left_out=("column",))
     own = toml.keys_of(kind, changes)
     return toml.table([_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING], _summary(kind), _made(kind))
 
@@ -344,7 +344,7 @@ class Rows:
         return [*known, *names, *classes]
 
 
-class RowsForm:
+class RowsInput:
     """The sections of a job on rows, as its estimator's `fit` takes them, and how they are read."""
 
     def __init__(
@@ -362,16 +362,16 @@ class RowsForm:
         features, those = (line.strip("\n") for line in example)
         column = columns_table(limits=None, transforms=is_encoded, is_encoded=is_encoded)
         what = "rows are described by, in the order of the coefficients" if is_encoded else "is described"
-        says = (
+        doc = (
             f"What {what}: columns, by name or pattern. A kind alone, such as "
             f'"{"number" if is_encoded else "boolean"}", is short for a table of nothing else, '
             "and so is a list of levels."
         )
         sections = [
-            Key("input", INPUT, INPUT.says),
-            *([Key("people", _PEOPLE, _PEOPLE.says, LEFT_OUT)] if "groups" in taken else []),
-            *([Key("weights", _WEIGHTS, _WEIGHTS.says, LEFT_OUT)] if "sample_weight" in taken else []),
-            Key("features", toml.by_name(column, named), says, LEFT_OUT, features),
+            Key("input", INPUT, INPUT.doc),
+            *([Key("people", _PEOPLE, _PEOPLE.doc, LEFT_OUT)] if "groups" in taken else []),
+            *([Key("weights", _WEIGHTS, _WEIGHTS.doc, LEFT_OUT)] if "sample_weight" in taken else []),
+            Key("features", toml.by_name(column, named), doc, LEFT_OUT, features),
         ]
         if outcomes != "none":
             what = {

@@ -24,7 +24,7 @@ from dpfast._optional import optional
 from dpfast._redacted import Terminated
 from dpfast.estimator.persistence import kept_by
 from dpfast.jobs import outputs
-from dpfast.jobs.kinds import Job
+from dpfast.jobs.job_types import Job
 from dpfast.ledger import BudgetExceeded, Ledger, PaidFailure
 from dpfast.ledger.command import held_by_the_dead
 
@@ -141,7 +141,7 @@ def check(path: Path) -> str:
         made = "its release has been made, and a fit completes it for nothing; "
     what = printed(", ".join(f"{name}: {text}" for name, text in job.data.facts()))
     lines = f"\n{_OF_CSV}" if any(file.suffix == ".csv" for file in job.data.files) else ""
-    return f"{str(job.path)!r} is a job of {job.kind.KIND}; {what}{lines}\n{made}{_charge(job)}; no row was read"
+    return f"{str(job.path)!r} is a job of {job.kind.JOB_TYPE}; {what}{lines}\n{made}{_charge(job)}; no row was read"
 
 
 def plan(path: Path, people: int | None = None, target: float | None = None) -> str:

@@ -87,7 +87,7 @@ def gaussian_offsets(const uint64_t[::1] words, const double[::1] fractions, dou
     """Fill `offsets` (out) with draws of N(0, steps^2) plus `fractions` (None for zeros), rounded to integers.
 
     Returns how many leading entries of `ambiguous` (out, as long as `words`) were filled: the draws that `words` and
-    double arithmetic do not decide. `level` asks for a vector level of cpu.h; a negative one for the best available.
+    double arithmetic do not decide. `level` selects a vector level of cpu.h; a negative one for the best available.
     """
     cdef ptrdiff_t n = words.shape[0], n_ambiguous
     cdef const double *first_fraction = NULL
@@ -185,7 +185,7 @@ def draw_about(const int64_t[::1] high, const uint64_t[::1] low, const uint64_t[
 #
 # `insert` reduces words to indices below n (those beyond the last whole multiple of n are skipped, so that the remainder
 # is exactly uniform) and sets their bits until enough new ones have been set. A bitmap is visited at random, so the word
-# to come is asked for ahead of need. `selected` lists the indices whose bit is set, or is not, in increasing order.
+# to come is prefetched. `selected` lists the indices whose bit is set, or is not, in increasing order.
 #
 # The caller has checked the sizes: a bitmap holds (n + 63) // 64 words.
 

@@ -296,7 +296,7 @@ def first_bad_step(const state_t[::1] states, const floating[::1] rewards, int64
     return found
 
 
-# Sums over trajectories of weights, and of weights times returns, at the states each visits, held to two norms.
+# Sums over trajectories of weights, and of weights times returns, at the states each visits, clipped to two norms.
 #
 # A trajectory adds a_s = t W_s and b_s = t W_s u_s scale to the states it visits first (W_s integer weights, u_s its
 # returns in grid units), each rounded to the nearest integer; t is 1 if the norms of both vectors are within their bounds,

@@ -1,7 +1,7 @@
 """Exact sums of products of bounded, grid-rounded rows: the Cython side of gram.c, whose comment gives the design, and of
 lane_gram.c, which sums narrow rows.
 
-A `GramSums` belongs to one thread. `add` packs rows of borrowed arrays block by block, releases the GIL, and adds the
+A `GramSums` belongs to one thread. `add` packs rows of zero-copy views block by block, releases the GIL, and adds the
 block's integer products to 64-bit totals. `GramTotals.take` moves those into two-limb 128-bit ones. Two bounds make every step exact, and both are checked here: a block's partial sums stay below 2^53, the 64-bit
 totals below 2^62.
 
@@ -102,7 +102,7 @@ cdef class GramSums:
         Columns of a table; grid units per unit of the table (a power of two); the length, in grid units, onto which
         longer rows are scaled; the integer bound on a packed row's squared length. ``n_columns`` of Y may be 0.
     block_rows : int
-        Rows packed at a time; fewer if exactness asks for it.
+        Rows packed at a time; fewer if exactness needs it.
     use_blas : bool
         Whether BLAS forms the products.
     with_sums : bool

@@ -1,4 +1,4 @@
-"""People's rows: whose rows are whose, and exact sums of people's rows."""
+"""People's rows: groups, and exact sums of people's rows."""
 
 import math
 
@@ -20,7 +20,7 @@ from dpfast.kernels._c cimport (
 
 from dpfast.kernels.gram cimport GramSums, describe_table
 
-# Whose rows are whose: a number for each id, in the order of their first rows, and the rows of each number.
+# Groups: a number for each id, in the order of their first rows, and the rows of each number.
 #
 # Ids are 64-bit words, equal if the ids are, which are only told apart: a table of all words of a narrow range, or else a
 # hash table with linear probing that is never more than half full, finds the number of a word seen before. Rows are then
@@ -185,7 +185,7 @@ def first_of_each(const int64_t[::1] numbers, Py_ssize_t n_numbers, Py_ssize_t m
             counts[numbers[row]] += 1
 
 
-# Exact sums of people's blocks of products, each held to bounds of its own.
+# Exact sums of people's blocks of products, each clipped to bounds of its own.
 #
 # A person's rows lie one after the other in the table, or in the index that names them; `offsets` says where each
 # person's begin. The exact squared norms of a person's block are compared with integer bounds. Rows of a block beyond them are
@@ -204,8 +204,8 @@ def first_of_each(const int64_t[::1] numbers, Py_ssize_t n_numbers, Py_ssize_t m
 # adds depends on their own rows alone, and is exact, so the totals are the same to the bit for any order of people,
 # any threads and any vector width (scaling is elementwise, and the factor is a function of two integers).
 #
-# Tiles form the products: a 64-bit block of one person has no use for BLAS. The caller has checked what gram.pyx asks
-# for, that offsets are increasing, and that no person has more rows than the bounds were computed for.
+# Tiles form the products: a 64-bit block of one person has no use for BLAS. The caller has checked what gram.pyx
+# needs, that offsets are increasing, and that no person has more rows than the bounds were computed for.
 
 cdef extern from "person_gram.c":
     ctypedef struct dpfast_block_bounds:
@@ -226,7 +226,7 @@ cdef extern from "person_gram.c":
     double dpfast_block_multiplier_in_doubles(
         int level, const double* products, const dpfast_block_shape* shape, const double* weights,
         const dpfast_block_bounds* bounds) nogil
-    void dpfast_weigh_columns(const dpfast_block_shape* shape, double* weights) nogil
+    void dpfast_weight_columns(const dpfast_block_shape* shape, double* weights) nogil
     double dpfast_rows_multiplier(
         int level, const double* of_x, const double* of_y, Py_ssize_t n_rows, Py_ssize_t stride,
         const dpfast_block_bounds* bounds) nogil
@@ -270,7 +270,7 @@ cdef class PersonSums(GramSums):
         self.shape.stride = self.pack.n_columns
         self.safe_rows = safe_rows
         self.column_weights = np.empty(2 * self.shape.stride)
-        dpfast_weigh_columns(&self.shape, &self.column_weights[0])
+        dpfast_weight_columns(&self.shape, &self.column_weights[0])
         shape = np.shape(self.products)
         self.person = aligned_zeros(math.prod(shape)).reshape(shape)
         self.long_person = aligned_zeros(math.prod(shape), np.int64).reshape(shape)

@@ -230,7 +230,7 @@ DPFAST_AT_LEVELS(void, add_products_of_one,
                          add_products_of_one(products, shape, totals, 0);
                  })
 
-/* The same of products in doubles; the columns' weights are those of dpfast_weigh_columns. */
+/* The same of products in doubles; the columns' weights are those of dpfast_weight_columns. */
 static double dpfast_block_multiplier_in_doubles(int level, const double *products, const dpfast_block_shape *shape,
                                                  const double *weights, const dpfast_block_bounds *bounds)
 {
@@ -240,7 +240,7 @@ static double dpfast_block_multiplier_in_doubles(int level, const double *produc
 }
 
 /* How often squares of a row count that stand above the diagonal: `stride` weights within x, as many between x and y. */
-static void dpfast_weigh_columns(const dpfast_block_shape *shape, double *weights)
+static void dpfast_weight_columns(const dpfast_block_shape *shape, double *weights)
 {
     for (ptrdiff_t j = 0; j < shape->stride; j++) {
         weights[j] = j < shape->n_features ? 2.0 : 0.0;

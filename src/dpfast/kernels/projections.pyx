@@ -111,7 +111,7 @@ def solve_quadratics(const double[:, ::1] eigenvalues, const double[:, ::1] coef
                      int[::1] evaluations=None, int level=-1):
     """Fill rows [start, stop) of `solutions` and `multipliers` (out), and of `evaluations` (out) if it is given.
 
-    `evaluations` counts those of the secular function. `level` asks for a vector level of cpu.h; a negative one for the
+    `evaluations` counts those of the secular function. `level` selects a vector level of cpu.h; a negative one for the
     best available.
     """
     cdef Py_ssize_t n_terms = solutions.shape[1]

@@ -1,6 +1,6 @@
 """Residuals of people's rows, times the rows: the arrays and people around residual_step.c, whose comment has the design.
 
-A `ResidualSums` belongs to one thread and adds integers to 64-bit totals; a `ResidualSizes` counts. Both read borrowed
+A `ResidualSums` belongs to one thread and adds integers to 64-bit totals; a `ResidualSizes` counts. Both read zero-copy
 rows block by block without the GIL. People with several rows come one after the other in the table, or in the index
 that names rows; where a person's do not fit one block, they are read again whenever their sum has to be scaled.
 
@@ -158,8 +158,8 @@ cdef class ResidualRows:
         What residuals are; see `dpfast.statistics.residuals.ResidualStep`.
     longest : float
         Norm of products onto which those of longer rows are scaled.
-    bend : tuple of float
-        Of "huber" its threshold, of "quantile" its level, and half the width of the bend; of "poisson" the largest rate,
+    smoothing : tuple of float
+        Of "huber" its threshold, of "quantile" its level, and half the width of the smoothing; of "poisson" the largest rate,
         and the z at which its smoothing begins.
     beyond : float
         Length that parts must exceed; the rest of them is summed.
@@ -186,7 +186,7 @@ cdef class ResidualRows:
     cdef Py_ssize_t n_kept, kept_block
 
     def __init__(self, RowMapKernel map_x not None, RowMapKernel map_y not None, theta, whitening, bint has_constant,
-                 link="identity", longest=math.inf, bend=(1.0, 1.0), beyond=0.0, *, int level=-1):
+                 link="identity", longest=math.inf, smoothing=(1.0, 1.0), beyond=0.0, *, int level=-1):
         self.map_x, self.map_y, self.theta = map_x, map_y, np.array(theta, np.float64, order="C")
         self.level = dpfast_resolve_level(level)
         self.step.map_x, self.step.map_y = &self.map_x.map, &self.map_y.map
@@ -196,7 +196,7 @@ cdef class ResidualRows:
             raise ValueError("theta must have as many rows and columns as the maps have columns")
         self.step.whitening = NULL
         self.step.link, self.step.longest = LINKS[link], longest
-        self.step.level, self.step.width = bend
+        self.step.level, self.step.width = smoothing
         self.step.theta, self.theta_ends = &self.theta[0, 0], np.empty(self.step.n_outcomes, np.intp)
         self.step.theta_ends = &self.theta_ends[0]
         self._take_theta(beyond)
@@ -423,8 +423,8 @@ cdef class ResidualSums(ResidualRows):
     cdef readonly Py_ssize_t rows_in_totals, n_beyond
 
     def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
-                 bend=(1.0, 1.0), beyond=0.0, *, units, row_limits, person_limits, squares_limits=None, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, beyond, level=level)
+                 smoothing=(1.0, 1.0), beyond=0.0, *, units, row_limits, person_limits, squares_limits=None, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, smoothing, beyond, level=level)
         self.sums_squares = squares_limits is not None
         longest = 1
         if self.sums_squares:
@@ -593,8 +593,8 @@ cdef class ResidualSizes(ResidualRows):
     cdef int64_t[::1] counts
 
     def __init__(self, map_x, map_y, theta, whitening, has_constant, link="identity", longest=math.inf,
-                 bend=(1.0, 1.0), beyond=0.0, *, Py_ssize_t first, Py_ssize_t last, int level=-1):
-        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, bend, beyond, level=level)
+                 smoothing=(1.0, 1.0), beyond=0.0, *, Py_ssize_t first, Py_ssize_t last, int level=-1):
+        super().__init__(map_x, map_y, theta, whitening, has_constant, link, longest, smoothing, beyond, level=level)
         self.step.first_bin, self.step.n_bins = first, last - first + 2
         self.counts = np.zeros(self.step.n_bins, np.int64)
         self.scratch.outer = self._doubles(self.step.n_products * self.step.n_outcomes)

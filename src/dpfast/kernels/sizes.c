@@ -11,7 +11,7 @@
 
 #include "rows.h"
 
-/* The half-octaves that are told apart, as statistics/sizes.py says. */
+/* The half-octaves that are told apart, as statistics/norm_histograms.py says. */
 typedef struct {
     int first, last;
 } dpfast_half_octaves;

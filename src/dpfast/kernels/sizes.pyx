@@ -1,4 +1,4 @@
-"""Codes of the sizes of rows and entries, and counts of people by code: the arrays around sizes.c, which has the design.
+"""Codes of the norms of rows and sizes of entries, and counts of people by code: the arrays around sizes.c, which has the design.
 
 float64 or float32 arrays of any strides, or ColumnBlocks, in; no GIL, so threads may take ranges of rows. The caller
 has validated dtypes (native, aligned) and the half-octaves.

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast import _transaction as transaction
-from dpfast._documents import array_from_lists, array_to_lists, card, caution, facts, grid, shortened, verbatim
+from dpfast._documents import abbreviated, array_from_lists, array_to_lists, card, caution, facts, grid, verbatim
 from dpfast.privacy import compose_mu
 from dpfast.privacy.composition import Charge, Filter, Sums, mixture_epsilon, plain_charge
 from dpfast.privacy.guarantee import Adjacency, Calibration, Privacy, Unit, down
@@ -84,7 +84,7 @@ _MAPPINGS: Mapping[str, Callable[[str, Any], Any]] = {"scales": check.nonnegativ
 
 
 def checked_fields(field: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the fields of a release, each checked; most are told without a call."""
+    """Return the fields of a release, each checked; most are known without a call."""
     fields: dict[str, Any] = {}
     for name, (kind, accepted) in _FIELDS.items():
         value = field(name)
@@ -133,7 +133,7 @@ def releases_html(releases: Sequence[Release], most: int = 12) -> str:
     """Tabulate releases, the last of many."""
     first = max(0, len(releases) - most)
     rows = [
-        (number, shortened(one.name), one.mechanism, one._noise_scales, *_costs(one))
+        (number, abbreviated(one.name), one.mechanism, one._noise_scales, *_costs(one))
         for number, one in enumerate(releases[first:], start=first + 1)
     ]
     left_out = facts([("", f"and {first} before these")]) if first else ""
@@ -585,7 +585,7 @@ class MemoryStorage:
     def __init__(self, limits: Filter) -> None:
         self.limits = limits
         self.entries = Entries({}, 1, Totals())
-        self.turn = transaction.Turn()
+        self.lock = transaction.ForkSafeLock()
         self._process = os.getpid()
 
     def read(self) -> Entries:
@@ -616,9 +616,9 @@ class MemoryStorage:
         )
 
 
-class _MemoryTransaction(transaction.Bracket[Entries]):
+class _MemoryTransaction(transaction.AtomicContext[Entries]):
     def __init__(self, storage: MemoryStorage) -> None:
-        super().__init__(storage.turn)
+        super().__init__(storage.lock)
         self._storage = storage
 
     def _open(self) -> Entries:
@@ -685,8 +685,8 @@ def _come_to(costs: list[Entry], limits: Filter) -> Privacy:
     mu = compose_mu(entry.mu for entry in costs if entry.mu is not None)
     epsilon = mixture_epsilon(mu, (cost.epsilon for cost in others), down(left))
     # If the two are about equal, take the requested numbers, provided that their delta is within the budget's.
-    asked_for = plain.delta <= Fraction(repr(budget.delta)) and sums.epsilon <= 1.001 * epsilon
-    return sums if asked_for else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
+    is_enough = plain.delta <= Fraction(repr(budget.delta)) and sums.epsilon <= 1.001 * epsilon
+    return sums if is_enough else Privacy.of_sum(epsilon, budget.delta, budget.adjacency)
 
 
 def is_void(entries: Entries) -> bool:

@@ -54,8 +54,8 @@ _NEW = ".new"  # suffix of the temporary file in which a new ledger is made
 _PAUSE, _PATIENCE = 0.001, 60.0
 
 # One lock for all ledger files of this process. A fork must wait for it, since it would tear a transaction apart.
-_turn = transaction.Turn()
-_fork = transaction.Bracket[None](_turn)
+_lock = transaction.ForkSafeLock()
+_fork = transaction.AtomicContext[None](_lock)
 
 
 def _before_fork() -> None:
@@ -235,11 +235,11 @@ class _Rows(Draft):
         return _run(self._path, self._cursor, statement, *values)
 
 
-class _Transaction(transaction.Bracket[_Rows]):
+class _Transaction(transaction.AtomicContext[_Rows]):
     """A connection to a ledger's file, for one transaction."""
 
     def __init__(self, path: str, begin: str, ledger: LedgerFile | None = None) -> None:
-        super().__init__(_turn)
+        super().__init__(_lock)
         self._path, self._begin, self._ledger = path, begin, ledger
         # No other connection is open: a statement stopped by an interrupt would hold the lock as long as another's
         # traceback.
@@ -278,7 +278,7 @@ class _Transaction(transaction.Bracket[_Rows]):
 def is_ledger(path: str) -> bool:
     """Whether there is a file that holds a ledger, intact or not."""
     # Closing it in the midst of a transaction would end the transaction's lock.
-    with transaction.Bracket[None](_turn):
+    with transaction.AtomicContext[None](_lock):
         try:
             # A pipe, once opened, waits for somebody to write.
             if not stat.S_ISREG(os.stat(path).st_mode):

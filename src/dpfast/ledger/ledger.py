@@ -149,7 +149,7 @@ class Ledger:
         self._budget = budget
         # Callback that learns of each release as soon as it is made: that of the payer, if this ledger is of a single
         # fit.
-        self._told: Callable[[Release], None] | None = None
+        self._on_release: Callable[[Release], None] | None = None
         self._unit = None if unit is None else unit_value(unit)
         self._storage: MemoryStorage | LedgerFile = MemoryStorage(limits) if path is None else _file(path, limits)
         self._check_limits(limits, is_asked=composition is not None or split is not None)
@@ -366,7 +366,7 @@ class Ledger:
                 left = sums.remaining(draft.totals, self._limits)
                 ended = any(holder.ended() for holder in draft.holders())
                 raise BudgetExceeded(
-                    f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was asked for, but the ledger "
+                    f"a release at epsilon {privacy.epsilon!r}, delta {privacy.delta!r} was requested, but the ledger "
                     f"has epsilon {left.epsilon!r}, delta {left.delta!r} left; nothing was spent"
                     + (_ASK_FOR_BASIC if sums.fits_plainly(draft.totals, self._limits, privacy) else "")
                     + ("; a process that has ended still holds budget: see ledger.abandoned" if ended else "")
@@ -451,9 +451,9 @@ class Ledger:
     def _limits(self) -> Filter:
         return self._storage.limits
 
-    def _check_limits(self, asked: Filter, *, is_asked: bool) -> None:
+    def _check_limits(self, requested: Filter, *, is_asked: bool) -> None:
         """Refuse limits that differ from those of the file."""
-        if is_asked and asked != self._limits:
+        if is_asked and requested != self._limits:
             raise ValueError(
                 f"composition and split must be those of the ledger file {self.path!r}, {self.composition!r} and fixed "
                 "when it was made: leave both out"
@@ -664,7 +664,7 @@ _SENTENCE = (
 _paid_failure = partial(PaidFailure, _SENTENCE)
 
 
-class Reservation(transaction.Bracket["Reservation"]):
+class Reservation(transaction.AtomicContext["Reservation"]):
     """Part of a ledger's budget, held while a release is made: committed once, or given back.
 
     As a context manager it gives back an uncommitted cost, whatever was raised, as long as nothing was drawn under it.
@@ -740,8 +740,8 @@ class Reservation(transaction.Bracket["Reservation"]):
         """Put a release on record, whatever happens next; if this fails later, it is committed as it is now."""
         object.__setattr__(release, "time", self._entry.since)
         self._added = (*self._added, release)
-        if self._ledger._told is not None:
-            self._ledger._told(release)
+        if self._ledger._on_release is not None:
+            self._ledger._on_release(release)
 
     def commit(self, *releases: Release) -> None:
         """Turn the reservation into spent budget, recorded by its releases: by default those added.

@@ -16,7 +16,7 @@ from dpfast.estimator.bounded_attacks import Rows, Table, counts_attacks, shifte
 from dpfast.ledger import Release
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
-from dpfast.statistics.sizes import Sizes
+from dpfast.statistics.norm_histograms import NormHistograms
 
 # Draws that count how often the sampler takes a given row.
 _SAMPLES = 2000
@@ -54,10 +54,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         for way in ways:
             yield _attack(way, claim)
     bounds: dict[str, Any] = {"bound_x": "private", "bound_y": "private", "refine": 0}
-    sizes = Sizes(rows=True, outcomes=True)
+    sizes = NormHistograms(rows=True, outcomes=True)
     yield from counts_attacks("rows and outcomes", partial(MultiOutcomeRidge, **bounds), sizes, privacy)
     box: dict[str, Any] = {"bound_x": None, "bound_y": 1.0, "box_x": "private", "refine": 0}
-    yield from counts_attacks("entries", partial(MultiOutcomeRidge, **box), Sizes(entries=True), privacy)
+    yield from counts_attacks("entries", partial(MultiOutcomeRidge, **box), NormHistograms(entries=True), privacy)
     projected = {"mechanism": "projection", "public_labels": True}
     for claim in claims(privacy, delta=False):
         yield _attack(Rows("moments of rows, steps left to choose", {"refine": "auto"}), claim)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_X_y
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Fitted, Prepared, Solved, Summed, explains_parameters, warn
 from dpfast.estimator.bounded import (
@@ -35,27 +35,27 @@ from dpfast.estimator.bounded import (
     outcomes_of,
 )
 from dpfast.estimator.linear import LinearEstimator
-from dpfast.estimator.presented import missing_bound
+from dpfast.estimator.representation import missing_bound
 from dpfast.io.blocks import is_read_once
 from dpfast.multi_outcome.mechanism import (
     NONNEGATIVE,
     R2,
     SPREAD,
     Column,
-    Frame,
+    FeatureScaling,
+    MomentMechanism,
     Moments,
     Options,
     OutcomeUnits,
-    Route,
-    Unweighed,
+    Unweighted,
     attributes_of,
     clip_to_box,
     expected_loss,
+    feature_scalings,
     in_stages,
     least_squares,
     planned,
     planned_in_stages,
-    row_frames,
 )
 from dpfast.multi_outcome.reports import CoefficientReports
 from dpfast.privacy import Composition, Privacy, Unit, UtilityWarning
@@ -68,7 +68,7 @@ from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import Units, ridge_from_moments
 from dpfast.statistics import Gram, SampledGram, gram, sampled_gram
-from dpfast.statistics.rows import check_box, limits_of, shortened
+from dpfast.statistics.rows import check_box, clipped_to_norm, limits_of
 
 #: More would leave too little to each.
 _MOST_STEPS = 20
@@ -231,7 +231,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     block_bounds: tuple[float | None, float | None] | None = None
     max_weight: float | None = None
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         X: Any,
@@ -274,14 +274,14 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self._check_people(groups, max_rows, privacy)
         if sample_weight is not None:
             self._check_takes_weights()
-        known = self._knowing(lacks_sums=False, weighs=sample_weight is not None)
+        known = self._knowing(lacks_sums=False, is_weighted=sample_weight is not None)
         columns = columns_of(X) | outcomes_of(X, Y) | {"_single_outcome": dimensions_of(Y) == 1} | known
         ordered = self._in_order(columns, X, Y)
-        opened = None if sample_weight is None else partial(ordered._weighed, privacy, sample_weight)
+        opened = None if sample_weight is None else partial(ordered._weighted, privacy, sample_weight)
         unit: Unit = "row" if groups is None else "person"
         return self._fit(privacy, X, Y, groups, max_rows, unit=unit, columns=columns, opened=opened)
 
-    @quiet
+    @suppress_float_warnings
     def fit_gram(self, gram: Gram) -> Self:
         """Fit from the data owner's exact sums, however they were accumulated.
 
@@ -312,10 +312,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if gram.xy is None:
             raise ValueError("gram must hold X'Y: accumulate the outcomes too")
         if self._has_bounds_each or isinstance(self.bound_y, Mapping):
-            raise ValueError("bound_y must be one number with fit_gram: its sums are of outcomes held to one norm")
+            raise ValueError("bound_y must be one number with fit_gram: its sums are of outcomes clipped to one norm")
         if self.mechanism == "projection":
             raise ValueError("mechanism='projection' needs the labels themselves: use fit")
-        if self._to_find:
+        if self._private_bounds:
             raise ValueError(f"{self._named} needs the rows: bounds are found before they are summed; use fit")
         if self.box_x is not None or self.nonnegative:
             raise ValueError("box_x and nonnegative need the rows: sums cannot show that they keep to them; use fit")
@@ -326,11 +326,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         groups, max_rows = (None, None) if gram.unit is None else ((), gram.unit.max_rows)
         self._check_people(groups, max_rows, privacy)
         _check_bounds(gram, self.bound_x, self._outcomes(gram.n_outcomes).bound)
-        known = self._knowing(lacks_sums=gram.exact_x_sum is None, weighs=False)
+        known = self._knowing(lacks_sums=gram.exact_x_sum is None, is_weighted=False)
         known["_single_outcome"] = False
         return self._fit(privacy, _Given(gram), unit="row" if gram.unit is None else "person", columns=known)
 
-    @quiet
+    @suppress_float_warnings
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predict the outcomes of new rows.
 
@@ -403,13 +403,15 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if math.isinf(privacy.epsilon):
             return Plan(n, 0.0, target, 1, {}, score=score, expected_score=score)
         estimator._check_people(None if max_rows is None else (), max_rows, privacy)
-        route = estimator._route(n_features, n_outcomes, privacy, max_rows, n)
-        of_all = route if estimator.n_subsample is None else estimator._route(n_features, n_outcomes, privacy)
+        chosen = estimator._chosen_mechanism(n_features, n_outcomes, privacy, max_rows, n)
+        of_all = (
+            chosen if estimator.n_subsample is None else estimator._chosen_mechanism(n_features, n_outcomes, privacy)
+        )
         shape, bound_y = (n_features, n_outcomes), estimator._outcomes(n_outcomes).bound
         if (steps := estimator._steps(privacy)) != 0:
             mechanism = estimator._in_stages(shape, privacy, steps, max_rows, descent.MOST_STEPS)
             return planned_in_stages(mechanism, n, target, spreads[1], score)
-        return planned(route, of_all, n, shape, bound_y, target, spreads, score)
+        return planned(chosen, of_all, n, shape, bound_y, target, spreads, score)
 
     @property
     def _release_name(self) -> str:
@@ -460,8 +462,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 raise ValueError(f"{name} must not be given with {self._named}: it depends on the bounds")
         if self.mechanism != "gaussian":
             raise ValueError(f"mechanism must be 'gaussian' with {self._named}, got {self.mechanism!r}")
-        bound = math.inf if self.bound_x is None or "bound_x" in self._to_find else float(self.bound_x)
-        if "box_x" in self._to_find and bound < _LEAST_BESIDE_FOUND:
+        bound = math.inf if self.bound_x is None or "bound_x" in self._private_bounds else float(self.bound_x)
+        if "box_x" in self._private_bounds and bound < _LEAST_BESIDE_FOUND:
             # In units of the widest limits that may be found, rows must still have a norm that floats can hold.
             raise ValueError(
                 f"bound_x must be at least {_LEAST_BESIDE_FOUND} with box_x='private', got {bound!r}: measure in "
@@ -476,7 +478,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         self, X: Any, Y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None
     ) -> Measured:
         clip = NONNEGATIVE if self.nonnegative else None
-        is_declared = self.box_x is not None and "box_x" not in self._to_find
+        is_declared = self.box_x is not None and "box_x" not in self._private_bounds
         clip_x = clip_to_box(self.box_x, nonnegative=self.nonnegative) if is_declared else clip
         return Measured(X, Y, clip_x, clip, groups, max_rows, self.nonnegative)
 
@@ -512,10 +514,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _check_takes_weights(self) -> None:
         """Refuse weights without a bound, and where something else than weighted rows is summed."""
         check_most(self.max_weight)
-        if self._to_find & {"bound_x", "box_x"} and (self._has_intercept or self.box_x is not None):
+        if self._private_bounds & {"bound_x", "box_x"} and (self._has_intercept or self.box_x is not None):
             raise ValueError(
                 f"{self._named} does not go with sample_weight, unless bound_x alone is found and fit_intercept=False: "
-                "rows get a constant column, and are put into units of their limits, before they are weighed"
+                "rows get a constant column, and are put into units of their limits, before they are weighted"
             )
         if self.block_bounds is not None and self.box_x is not None:
             raise ValueError("block_bounds do not go with sample_weight and box_x: bound rows by bound_x")
@@ -524,33 +526,33 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 "sample_weight does not go with mechanism='projection': weights are private, labels public"
             )
 
-    def _weighed(
+    def _weighted(
         self, privacy: Privacy, sample_weight: ArrayLike, X: Any, Y: Any, groups: Any, max_rows: int | None
     ) -> tuple[Any, ...]:
         """Return the data of a fit, weighted."""
         clips, sample_weight = not math.isinf(privacy.epsilon), io.read_now(sample_weight)
         io.check_aligned(X=X, Y=Y, groups=groups, sample_weight=sample_weight)
         may_copy = not clips or groups is not None
-        rows, most = self._unweighed, check_most(self.max_weight)
+        rows, most = self._unweighted, check_most(self.max_weight)
         row_map = rows.held if clips else rows.as_they_are
-        table = io.weighed(X, Y, sample_weight, most, clips=clips, may_copy=may_copy, row_map=row_map)
+        table = io.weighted(X, Y, sample_weight, most, clips=clips, may_copy=may_copy, row_map=row_map)
         return *table, groups, max_rows
 
     @property
-    def _unweighed(self) -> Unweighed:
+    def _unweighted(self) -> Unweighted:
         """Rows before they are weighted, as they are declared."""
-        bound = None if self.bound_x is None or "bound_x" in self._to_find else float(self.bound_x)
-        return Unweighed(bound, self.box_x, self.nonnegative, self._has_intercept)
+        bound = None if self.bound_x is None or "bound_x" in self._private_bounds else float(self.bound_x)
+        return Unweighted(bound, self.box_x, self.nonnegative, self._has_intercept)
 
     def _prepared(self, privacy: Privacy, source: noise.BitSource, *data: Any) -> Prepared:
-        if not vars(self).get("_weighs") or self._unweighed.stay:
+        if not vars(self).get("_is_weighted") or self._unweighted.stay:
             return super()._prepared(privacy, source, *data)
         features = 1 if self.box_x is None else max(np.size(side) for side in check_box(self.box_x))
         if features == 1 and self.box_x is not None:
             if is_read_once(data[0]):
                 raise TypeError("box_x must have limits for each feature with sample_weight and an iterator")
             features = io.open_table(data[0]).n_features - self._has_intercept
-        own = self._with({"_weighs": False} | self._unweighed.parameters(features))
+        own = self._with({"_is_weighted": False} | self._unweighted.parameters(features))
         return own._prepared(privacy, source, *data)
 
     def _check_people(self, groups: object, max_rows: int | None, privacy: Privacy) -> None:
@@ -564,19 +566,21 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if self.n_subsample is not None:
             raise ValueError("groups do not go with n_subsample: rows are sampled, and a person may own several")
 
-    def _route(
+    def _chosen_mechanism(
         self, features: int, outcomes: int, privacy: Privacy, max_rows: int | None = None, n_rows: int | None = None
-    ) -> Route:
+    ) -> MomentMechanism:
         """Choose how rows are summed, and calibrate, from public numbers alone."""
-        frames, sample = self._frames(features), None
+        scalings, sample = self._feature_scalings(features), None
         if self.n_subsample is not None and n_rows is not None:
             sample = int(self.n_subsample), n_rows
             if sample[0] > sample[1]:
                 raise ValueError(f"n_subsample must be at most the number of rows, {sample[1]}, got {sample[0]}")
         if self.block_bounds is not None:
-            frames = [frame for frame in frames if not frame.sums]
+            scalings = [scaling for scaling in scalings if not scaling.sums]
         options = self._options(max_rows, sample)
-        return Route.cheapest(frames, privacy, self._outcomes(outcomes).bound, (features, outcomes), options)
+        return MomentMechanism.cheapest(
+            scalings, privacy, self._outcomes(outcomes).bound, (features, outcomes), options
+        )
 
     @property
     def _has_bounds_each(self) -> bool:
@@ -595,10 +599,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             return OutcomeUnits(float(bound))
         return OutcomeUnits.of_each(np.asarray(bound, np.float64), n_outcomes)
 
-    def _frames(self, features: int) -> list[Frame]:
+    def _feature_scalings(self, features: int) -> list[FeatureScaling]:
         """List the ways to sum rows."""
         bound = None if self.bound_x is None else float(self.bound_x)
-        return row_frames(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self._has_intercept)
+        return feature_scalings(features, bound, box=self.box_x, nonnegative=self.nonnegative, sums=self._has_intercept)
 
     def _options(self, max_rows: int | None, sample: tuple[int, int] | None) -> Options:
         return Options(
@@ -609,11 +613,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             printed=self.calibration == "paper",
         )
 
-    def _moments(self, route: Route, bound: float, statistic: Any, public: Public) -> Summed:
+    def _moments(self, chosen: MomentMechanism, bound: float, statistic: Any, public: Public) -> Summed:
         """Return what is released at once."""
-        penalty = self._penalty(route.calibration.shape[0])
-        mechanism = Moments(route, bound, public, penalty, self._has_intercept)
-        return Summed(mechanism, statistic, public, expected_loss(route, None, public.n_rows, bound))
+        penalty = self._penalty(chosen.calibration.shape[0])
+        mechanism = Moments(chosen, bound, public, penalty, self._has_intercept)
+        return Summed(mechanism, statistic, public, expected_loss(chosen, None, public.n_rows, bound))
 
     def _sum(
         self,
@@ -641,21 +645,21 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             steps = 0
         if steps != 0:
             return self._staged(privacy, steps, People(table, groups, max_rows, self.n_threads))
-        route = self._route(table.n_features, table.n_outcomes, privacy, max_rows)
-        unit, outcomes = route.calibration.people, self._outcomes(table.n_outcomes)
+        chosen = self._chosen_mechanism(table.n_features, table.n_outcomes, privacy, max_rows)
+        unit, outcomes = chosen.calibration.people, self._outcomes(table.n_outcomes)
         exact = gram(
             table,
-            bound_x=route.frame.radius,
+            bound_x=chosen.scaling.radius,
             bound_y=outcomes.bound,
-            sums=route.frame.sums,
+            sums=chosen.scaling.sums,
             n_threads=self.n_threads,
-            map_x=route.frame.row_map,
-            map_y=outcomes.row_map(route.frame.nonnegative),
+            map_x=chosen.scaling.row_map,
+            map_y=outcomes.row_map(chosen.scaling.nonnegative),
             groups=groups,
             max_rows=max_rows,
             **({} if unit is None else {"bound_xx": unit.bound_xx, "bound_xy": unit.bound_xy}),
         )
-        return self._moments(route, outcomes.bound, exact, self._public(table, self._public_rows(exact)))
+        return self._moments(chosen, outcomes.bound, exact, self._public(table, self._public_rows(exact)))
 
     def _public(self, table: io.Table, n_rows: int | None) -> Public:
         """Gather the public facts besides the releases, with the number of rows if it is public."""
@@ -695,7 +699,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     ) -> StagedRegression:
         """Return the mechanism that fits in stages."""
         return in_stages(
-            self._frames(shape[0]),
+            self._feature_scalings(shape[0]),
             privacy,
             self._outcomes(shape[1]),
             shape,
@@ -720,10 +724,10 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _given(self, privacy: Privacy, exact: Gram) -> Summed:
         """Take the data owner's sums."""
         max_rows = None if exact.unit is None else exact.unit.max_rows
-        route = self._route(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
-        if exact.unit != route.calibration.people:
+        chosen = self._chosen_mechanism(exact.xx.shape[0], exact.n_outcomes, privacy, max_rows)
+        if exact.unit != chosen.calibration.people:
             raise ValueError("gram must have the bounds on a person's block that the estimator has as block_bounds")
-        return self._moments(route, self._outcomes(exact.n_outcomes).bound, exact, Public(self._public_rows(exact)))
+        return self._moments(chosen, self._outcomes(exact.n_outcomes).bound, exact, Public(self._public_rows(exact)))
 
     def _sampled(self, privacy: Privacy, table: io.Table) -> Summed:
         """Prepare to sum X'X over a secret sample; its members must not decide whether data are refused."""
@@ -731,17 +735,17 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
             raise TypeError("X and Y must be arrays, .npy files or frames with n_subsample")
         n_rows = len(table.arrays[0])
         public = self._public(table, n_rows)
-        route = self._route(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
-        assert route.calibration.sample is not None
-        size = route.calibration.sample[0]
-        bounds = {"bound_x": route.frame.radius, "bound_y": self._outcomes(table.n_outcomes).bound}
+        chosen = self._chosen_mechanism(table.n_features, table.n_outcomes, privacy, n_rows=n_rows)
+        assert chosen.calibration.sample is not None
+        size = chosen.calibration.sample[0]
+        bounds = {"bound_x": chosen.scaling.radius, "bound_y": self._outcomes(table.n_outcomes).bound}
         table.check_finite()
 
         def exact(bits: noise.BitSource) -> SampledGram:
             rows = noise.sample_without_replacement(n_rows, size, bits)
             return sampled_gram(table, None, rows, **bounds, n_threads=self.n_threads)
 
-        return self._moments(route, bounds["bound_y"], exact, public)
+        return self._moments(chosen, bounds["bound_y"], exact, public)
 
     def _public_rows(self, exact: Gram) -> int | None:
         return exact.n_rows if self.adjacency == "replace_one" and exact.unit is None else None
@@ -751,7 +755,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         if table.arrays is None or table.arrays[1] is None:
             raise TypeError("Y must be an array or a data frame with mechanism='projection': it is used as a whole")
         bound = self._outcomes(table.n_outcomes).bound
-        return LabelFactor.from_labels(shortened(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
+        return LabelFactor.from_labels(clipped_to_norm(table.arrays[1], bound) / Units.near(1.0, bound).outcomes)
 
     def _solve(self, mechanism: Mechanism[Regression], found: Regression, public: Public) -> Fitted:
         solution = found.solution
@@ -764,22 +768,22 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
                 coef=np.where(unseen, 0.0, solution.coef),
                 coef_std=np.where(unseen, np.nan, solution.coef_std),
             )
-        evidence, variance = found.evidence, found.residual_variance
+        states, variance = found.inference_states, found.residual_variance
         column = vars(self).get("_column")
         if column is not None:
-            evidence = tuple(Column(*column).with_constant(one) for one in evidence)
+            states = tuple(Column(*column).with_constant(one) for one in states)
             solution = Column(*column).split(solution)
-            variance = None if variance is None else variance * Column(*column).rows_per_weight(evidence)
+            variance = None if variance is None else variance * Column(*column).rows_per_weight(states)
         units = self._outcomes(len(solution.coef)).units
         if units is not None:
             solution = solution.times(units)
-            evidence = tuple(replace(one, outcome_unit=one.outcome_unit * units) for one in evidence)
+            states = tuple(replace(one, outcome_unit=one.outcome_unit * units) for one in states)
             variance = None if variance is None else variance * units**2
-        error = found.lost
+        error = found.expected_error
         if error is None:
             # What the best shrinkage loses of a signal that noise was added to.
-            error = 1.0 / max(float(np.mean([one.prominence for one in found.evidence])), 1.0)
-        return Fitted(attributes_of(solution, evidence, found.n_steps, residual_variance=variance, lost=error), error)
+            error = 1.0 / max(float(np.mean([one.signal_to_noise for one in found.inference_states])), 1.0)
+        return Fitted(attributes_of(solution, states, found.n_steps, residual_variance=variance, lost=error), error)
 
     def _penalty(self, features: int) -> float | FloatArray | None:
         """Return the ridge that was requested, of each column if one stands for an intercept; None to choose."""
@@ -795,11 +799,11 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         else:
             rows, outcomes = check_X_y(X, Y, dtype=np.float64, multi_output=True, y_numeric=True)
             roots = np.ones(len(rows)) if self._has_intercept else None
-            weighs = bool(vars(self).get("_weighs"))
-            if weighs and self._has_intercept:
+            is_weighted = bool(vars(self).get("_is_weighted"))
+            if is_weighted and self._has_intercept:
                 rows, roots = rows[:, :-1], rows[:, -1]
             outcomes = outcomes.reshape(len(outcomes), -1)
-            solution, textbook = least_squares(rows, outcomes, ridge, roots, robust=weighs)
+            solution, textbook = least_squares(rows, outcomes, ridge, roots, robust=is_weighted)
         release = self._exact_release({"coef": solution.coef, "intercept": solution.intercept})
         return Solved((release,), attributes_of(solution, (), textbook=textbook))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpfast.estimator.linear import Names
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import RowsForm
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import Overrides
+from dpfast.jobs.rows import RowsInput
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.multi_outcome.reports import LEVEL
 
@@ -26,14 +26,14 @@ readmitted = "boolean"
 """
 
 
-class MultiOutcome(Kind):
+class MultiOutcome(JobType):
     """One release of moments for all outcomes."""
 
-    KIND = "multi_outcome_ridge"
+    JOB_TYPE = "multi_outcome_ridge"
     ESTIMATOR = MultiOutcomeRidge
-    FORM = RowsForm(MultiOutcomeRidge, example=(_FEATURES, _OUTCOMES))
+    INPUT_TYPE = RowsInput(MultiOutcomeRidge, example=(_FEATURES, _OUTCOMES))
     # Rows are streamed, which neither is for.
-    CHANGES = Changes(left_out=("block_bounds", "n_subsample"), examples={"bound_y": "30.0"})
+    OVERRIDES = Overrides(left_out=("block_bounds", "n_subsample"), examples={"bound_y": "30.0"})
     NOTE = (
         "std_privacy is what the privacy noise alone does to a coefficient; it says nothing of sampling error. "
         f"estimate, std_error, low and high ({LEVEL:.0%} limits) and p_value are those of MultiOutcomeRidge.summary(), "
@@ -57,8 +57,8 @@ class MultiOutcome(Kind):
         if model.residual_std_ is not None:
             stated.append(("residual standard deviations", ", ".join(f"{one:.5g}" for one in model.residual_std_)))
         stated.append(("limits are for the target", model._usual_target(model.residual_std_)))
-        stated.append(("error as released", f"about {model._lost:.2g} of the signal is lost to noise"))
+        stated.append(("error as released", f"about {model._expected_error:.2g} of the signal is lost to noise"))
         return stated
 
 
-KINDS = (MultiOutcome(),)
+JOB_TYPES = (MultiOutcome(),)

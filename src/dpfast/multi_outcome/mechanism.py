@@ -31,7 +31,7 @@ from dpfast.releases.mechanism import Around, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
 from dpfast.releases.staged_fit import Regression
 from dpfast.releases.staged_regression import Public, StagedRegression
-from dpfast.solvers.inference import Evidence, Textbook, evidence_of_moments
+from dpfast.solvers.inference import InferenceState, Textbook, inference_of_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
     RidgeSolution,
@@ -48,7 +48,7 @@ NONNEGATIVE = RowMap(np.zeros(1), np.full(1, np.inf))
 
 
 @dataclass(frozen=True)
-class Frame:
+class FeatureScaling:
     """A way to sum rows: the public map they pass through, the largest norm after it, and what is released of them."""
 
     row_map: RowMap | None
@@ -67,7 +67,7 @@ class Frame:
 
 
 #: How many times the norm of the shortest rows that of others may be, for a way to sum these to be tried.
-_FARTHEST_FRAME = 2.0**20
+_LONGEST_ROW_RATIO = 2.0**20
 #: Share of the signal that public numbers say steps lose, below which releases alone decide of a warning.
 _HOPELESS = 0.9
 
@@ -100,7 +100,7 @@ class OutcomeUnits:
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of a release of moments beyond its frame, all of it public.
+    """What is asked of a release of moments beyond its scaling, all of it public.
 
     Parameters
     ----------
@@ -124,46 +124,46 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Route:
-    """A frame with its calibration, for rows as they are after its map."""
+class MomentMechanism:
+    """A scaling with its calibration, for rows as they are after its map."""
 
     calibration: JointMoments
     #: What the noise costs the fit: the least is chosen.
     cost: float
-    frame: Frame
+    scaling: FeatureScaling
 
     @classmethod
     def cheapest(
-        cls, frames: list[Frame], privacy: Privacy, bound_y: float, shape: tuple[int, int], options: Options
-    ) -> Route:
+        cls, scalings: list[FeatureScaling], privacy: Privacy, bound_y: float, shape: tuple[int, int], options: Options
+    ) -> MomentMechanism:
         """Calibrate every way to sum and return the one whose noise moves the fit least, by public numbers alone."""
         features, outcomes = shape
-        least = min(frame.radius for frame in frames)
+        least = min(scaling.radius for scaling in scalings)
         # Others cost more in any case, and an L2-Laplace draw has no room for their blocks.
-        frames = [frame for frame in frames if frame.radius <= _FARTHEST_FRAME * least]
+        scalings = [scaling for scaling in scalings if scaling.radius <= _LONGEST_ROW_RATIO * least]
         # Bounds so far apart that squares would overflow leave nothing to choose.
         signal = features * min(rounded_bound(bound_y, outcomes) / least, 2.0**500) ** 2
-        routes = (cls._of(frame, privacy, bound_y, shape, signal, options) for frame in frames)
-        return min(routes, key=lambda route: route.cost)
+        candidates = (cls._of(scaling, privacy, bound_y, shape, signal, options) for scaling in scalings)
+        return min(candidates, key=lambda chosen: chosen.cost)
 
     @classmethod
     def _of(
         cls,
-        frame: Frame,
+        scaling: FeatureScaling,
         privacy: Privacy,
         bound_y: float,
         shape: tuple[int, int],
         signal: float,
         options: Options,
-    ) -> Route:
+    ) -> MomentMechanism:
         features, outcomes = shape
-        radii = rounded_bound(frame.radius, features), rounded_bound(bound_y, outcomes)
+        radii = rounded_bound(scaling.radius, features), rounded_bound(bound_y, outcomes)
         each_outcome = options.composition is not None
         costs = prediction_costs(features, 1 if each_outcome else outcomes, *radii, signal)
         people = None
         if options.max_rows is not None:
-            people = DeclaredPeople.of(options.max_rows, options.block_bounds, frame.radius, bound_y, shape)
-        weights = {name: costs[name] for name in frame.blocks(privacy.adjacency, several_rows=people is not None)}
+            people = DeclaredPeople.of(options.max_rows, options.block_bounds, scaling.radius, bound_y, shape)
+        weights = {name: costs[name] for name in scaling.blocks(privacy.adjacency, several_rows=people is not None)}
         if options.printed:
             # All entries of the upper triangle have the same noise: off the diagonal they cost twice.
             weights["xx"] *= 2.0 * features / (features + 1)
@@ -174,14 +174,14 @@ class Route:
             calibration = JointMoments.calibrate_each_outcome(privacy, radii, shape, weights, options.composition)
         else:
             calibration = JointMoments.calibrate(
-                privacy, radii, shape, weights, nonnegative=frame.nonnegative, people=people
+                privacy, radii, shape, weights, nonnegative=scaling.nonnegative, people=people
             )
-        return cls(calibration, calibration.cost(weights) * (outcomes if each_outcome else 1), frame)
+        return cls(calibration, calibration.cost(weights) * (outcomes if each_outcome else 1), scaling)
 
     @property
     def center(self) -> FloatArray | None:
         """The public point subtracted from every row, if any, in the units of the summed rows."""
-        row_map = self.frame.row_map
+        row_map = self.scaling.row_map
         if row_map is None or row_map.center is None or row_map.scale is None:
             return None
         return row_map.center / row_map.scale
@@ -189,11 +189,11 @@ class Route:
     @property
     def units(self) -> FloatArray | None:
         """The units that rows are summed in, if not their own."""
-        return None if self.frame.row_map is None else self.frame.row_map.scale
+        return None if self.scaling.row_map is None else self.scaling.row_map.scale
 
 
 def in_stages(
-    frames: list[Frame],
+    scalings: list[FeatureScaling],
     privacy: Privacy,
     outcomes: OutcomeUnits,
     shape: tuple[int, int],
@@ -201,13 +201,13 @@ def in_stages(
     **settings: Any,
 ) -> StagedRegression:
     """Return the mechanism that fits rows in stages: about the origin, or wherever their bound is least."""
-    frame = min(frames, key=lambda frame: frame.radius) if settings["fit_intercept"] else frames[0]
-    row_map, outcome_map = frame.row_map or RowMap(), outcomes.row_map(frame.nonnegative) or RowMap()
+    scaling = min(scalings, key=lambda scaling: scaling.radius) if settings["fit_intercept"] else scalings[0]
+    row_map, outcome_map = scaling.row_map or RowMap(), outcomes.row_map(scaling.nonnegative) or RowMap()
     return StagedRegression(
         privacy,
         shape,
-        (frame.radius, outcomes.bound),
-        row_map if row_map.scale is not None else replace(row_map, bound=frame.radius),
+        (scaling.radius, outcomes.bound),
+        row_map if row_map.scale is not None else replace(row_map, bound=scaling.radius),
         outcome_map if outcome_map.scale is not None else replace(outcome_map, bound=outcomes.bound),
         max_rows=options.max_rows,
         bound_xx=options.block_bounds[0],
@@ -219,7 +219,7 @@ def in_stages(
 class Moments(Around[Regression]):
     """The mechanism of a fit without residual steps: one release of moments, and the coefficients that follow."""
 
-    route: Route
+    chosen: MomentMechanism
     bound_y: float
     public: Public
     #: Or of each column; None to choose it.
@@ -229,7 +229,7 @@ class Moments(Around[Regression]):
     @property
     def inner(self) -> JointMoments:
         """The release."""
-        return self.route.calibration
+        return self.chosen.calibration
 
     def stages(self) -> Stages[Regression]:
         """Ask for the moments."""
@@ -239,22 +239,22 @@ class Moments(Around[Regression]):
         return partial(self._solved, released)
 
     def _solved(self, released: Release) -> Regression:
-        noise, radii = self.inner, (self.route.frame.radius, self.bound_y)
+        noise, radii = self.inner, (self.chosen.scaling.radius, self.bound_y)
         own = Units.near(*radii)
         moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
-        told = own.of_evidence(self.route.units, noise.shape[0]) | {"alike": self.route.units is not None}
+        told = own.of_inference(self.chosen.units, noise.shape[0]) | {"alike": self.chosen.units is not None}
         penalty = own.penalty(self.penalty)
         if noise.each_outcome:
-            evidence = tuple(evidence_of_moments(one, **told) for one in moments_of_each_outcome(moments))
-            return Regression(own.solution(ridge_of_each_outcome(moments, penalty)), evidence)
-        framing: dict[str, Any] = {"center": own.center(self.route.center), "fit_intercept": self.fit_intercept}
+            states = tuple(inference_of_moments(one, **told) for one in moments_of_each_outcome(moments))
+            return Regression(own.solution(ridge_of_each_outcome(moments, penalty)), states)
+        framing: dict[str, Any] = {"center": own.center(self.chosen.center), "fit_intercept": self.fit_intercept}
         reduced = reduced_moments(moments, **framing)
-        evidence = (evidence_of_moments(moments, reduced=reduced, **framing, **told),)
+        states = (inference_of_moments(moments, reduced=reduced, **framing, **told),)
         if self.public.labels is not None:
             moments = self.public.labels.project_moments(moments, radii[0] / own.rows)
             reduced = reduced_moments(moments, **framing)
-        solved = ridge_from_moments(moments, penalty, units=self.route.units, reduced=reduced, **framing)
-        return Regression(own.solution(solved), evidence)
+        solved = ridge_from_moments(moments, penalty, units=self.chosen.units, reduced=reduced, **framing)
+        return Regression(own.solution(solved), states)
 
 
 def _sampled(exact: Callable[[BitSource], SampledGram], bits: BitSource) -> SampledGram:
@@ -262,26 +262,26 @@ def _sampled(exact: Callable[[BitSource], SampledGram], bits: BitSource) -> Samp
     return exact(bits)
 
 
-def row_frames(
+def feature_scalings(
     features: int, bound: float | None, *, box: object = None, nonnegative: bool = False, sums: bool = False
-) -> list[Frame]:
+) -> list[FeatureScaling]:
     """List the ways to sum rows: about the origin, and about the centre of a box if one is declared, in its units.
 
     Without a bound the box alone bounds the rows; sums of rows and outcomes are released in any case if requested.
     """
     largest = math.inf if bound is None else bound
     if box is None:
-        return [Frame(NONNEGATIVE if nonnegative else None, largest, nonnegative, sums)]
+        return [FeatureScaling(NONNEGATIVE if nonnegative else None, largest, nonnegative, sums)]
     low, high = limits_of(box, features)
     if nonnegative:
         low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
     if not np.any(low) and not np.any(high):
         raise ValueError("box_x and nonnegative together leave room for zeros only")
-    about_origin = Frame(*scaled(low, high, largest), nonnegative, sums)
+    about_origin = FeatureScaling(*scaled(low, high, largest), nonnegative, sums)
     row_map, radius = centred(low, high, largest)
     if radius == 0.0:
         return [about_origin]
-    return [about_origin, Frame(row_map, radius, nonnegative=False, sums=True)]
+    return [about_origin, FeatureScaling(row_map, radius, nonnegative=False, sums=True)]
 
 
 def clip_to_box(box: object, *, nonnegative: bool = False) -> RowMap:
@@ -365,8 +365,8 @@ def planned_in_stages(mechanism: StagedRegression, n: int, target: float, spread
 
 
 def planned(
-    route: Route,
-    of_all: Route,
+    chosen: MomentMechanism,
+    of_all: MomentMechanism,
     n: int,
     shape: tuple[int, int],
     bound_y: float,
@@ -379,10 +379,10 @@ def planned(
     The route of all rows is compared with where the route takes a sample. Planned for others, people have the same
     fraction sampled.
     """
-    noise = route.calibration.noise
+    noise = chosen.calibration.noise
 
     def lost(people: int, noise: MomentNoise) -> float:
-        assumed = assumed_of(route, people, shape, bound_y, spreads, score)
+        assumed = assumed_of(chosen, people, shape, bound_y, spreads, score)
         shrunk = max(score - assumed.expected_score(assumed.loss_of_noise(noise)), 0.0)
         return shrunk + assumed.loss_of_level(noise)
 
@@ -397,11 +397,11 @@ def planned(
     def error(people: int) -> float:
         return math.hypot(error_of_noise(people), error_of_sampling(people))
 
-    plan = _plan(error, n, target, route.calibration.scales, score, score - lost(n, noise))
-    if route.calibration.sample is None:
+    plan = _plan(error, n, target, chosen.calibration.scales, score, score - lost(n, noise))
+    if chosen.calibration.sample is None:
         return plan
     notes = {"error of the noise": error_of_noise(n), "error of sampling": error_of_sampling(n)}
-    return replace(plan, notes=notes | _cost_of_sampling(route, of_all, shape))
+    return replace(plan, notes=notes | _cost_of_sampling(chosen, of_all, shape))
 
 
 def _plan(
@@ -413,17 +413,17 @@ def _plan(
 
 
 def assumed_of(
-    route: Route, n: int, shape: tuple[int, int], bound_y: float, spreads: tuple[float, float], score: float
+    chosen: MomentMechanism, n: int, shape: tuple[int, int], bound_y: float, spreads: tuple[float, float], score: float
 ) -> Assumed:
     """Assume of rows, and of outcomes, mean squared norms of `spreads` of their squared bounds."""
-    unit = route.calibration.people
-    rows = n * _counting_rows(route, shape[0], bound_y, spreads[0])
-    squares = spreads[0] * route.frame.radius**2, spreads[1] * bound_y**2
+    unit = chosen.calibration.people
+    rows = n * _counting_rows(chosen, shape[0], bound_y, spreads[0])
+    squares = spreads[0] * chosen.scaling.radius**2, spreads[1] * bound_y**2
     return Assumed(n, rows, shape, squares, score, 1 if unit is None else unit.max_rows)
 
 
 def expected_loss(
-    route: Route | None, in_stages: StagedRegression | None, n: int | None, bound_y: float = 0.0
+    chosen: MomentMechanism | None, in_stages: StagedRegression | None, n: int | None, bound_y: float = 0.0
 ) -> Expected | None:
     """Return the expected loss of R^2 from noise, as a share, if only public numbers are known: n may be private."""
     if n is None:
@@ -431,27 +431,27 @@ def expected_loss(
     if in_stages is not None:
         lost = 1.0 - score_in_stages(in_stages, n, R2) / R2
         return Expected(lost if lost >= _HOPELESS else 0.0, n)
-    assert route is not None
-    assumed = assumed_of(route, n, route.calibration.shape, bound_y, (SPREAD, SPREAD), R2)
-    return Expected(1.0 - assumed.expected_score(assumed.loss_of_noise(route.calibration.noise)) / assumed.score, n)
+    assert chosen is not None
+    assumed = assumed_of(chosen, n, chosen.calibration.shape, bound_y, (SPREAD, SPREAD), R2)
+    return Expected(1.0 - assumed.expected_score(assumed.loss_of_noise(chosen.calibration.noise)) / assumed.score, n)
 
 
-def _counting_rows(route: Route, features: int, bound_y: float, spread: float) -> float:
+def _counting_rows(chosen: MomentMechanism, features: int, bound_y: float, spread: float) -> float:
     """Rows of a person, as planned, less what the bounds on their block scale them down by."""
-    unit = route.calibration.people
+    unit = chosen.calibration.people
     if unit is None:
         return 1.0
     # Rows even over as many directions as they can be; outcomes at their bound, explained by rows at theirs.
-    norm = unit.max_rows * spread * route.frame.radius / math.sqrt(min(unit.max_rows, features))
-    limits = ((unit.bound_xx, route.frame.radius), (unit.bound_xy, bound_y))
+    norm = unit.max_rows * spread * chosen.scaling.radius / math.sqrt(min(unit.max_rows, features))
+    limits = ((unit.bound_xx, chosen.scaling.radius), (unit.bound_xy, bound_y))
     factors = [bound / (norm * length) for bound, length in limits if bound is not None]
     return unit.max_rows * min([1.0, *factors])
 
 
-def _cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> dict[str, float]:
+def _cost_of_sampling(chosen: MomentMechanism, of_all: MomentMechanism, shape: tuple[int, int]) -> dict[str, float]:
     """Compare X'X of a sample with the one of all rows: its cost in noise, and its saving in arithmetic."""
     features, outcomes = shape
-    factor, scales, other = route.calibration.xx_factor, route.calibration.scales, of_all.calibration.scales
+    factor, scales, other = chosen.calibration.xx_factor, chosen.calibration.scales, of_all.calibration.scales
     products_of_xx, products_of_xy = features * (features + 1) / 2, features * outcomes
     saved = (1.0 - 1.0 / factor) * products_of_xx / (products_of_xx + products_of_xy)
     return {
@@ -463,7 +463,7 @@ def _cost_of_sampling(route: Route, of_all: Route, shape: tuple[int, int]) -> di
 
 def attributes_of(
     solution: RidgeSolution,
-    evidence: tuple[Evidence, ...],
+    states: tuple[InferenceState, ...],
     n_steps: int = 0,
     *,
     residual_variance: FloatArray | None = None,
@@ -472,8 +472,8 @@ def attributes_of(
 ) -> dict[str, Any]:
     """Return the fitted attributes of a solution and what is known of it: `lost` is the error as part of the signal."""
     return {
-        "_lost": lost,
-        "_evidence": tuple(dict(vars(told)) for told in evidence),
+        "_expected_error": lost,
+        "_inference_states": tuple(dict(vars(told)) for told in states),
         "_textbook": None if textbook is None else tuple(textbook),
         "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),
         "n_steps_": n_steps,
@@ -498,28 +498,28 @@ class Column(NamedTuple):
         intercept = self.constant * solution.coef[:, -1] - coef @ np.broadcast_to(self.center, coef.shape[1])
         return replace(solution, coef=coef, intercept=intercept, coef_std=solution.coef_std[:, :-1])
 
-    def with_constant(self, evidence: Evidence) -> Evidence:
+    def with_constant(self, states: InferenceState) -> InferenceState:
         """Return what is known of the intercept, too: a function of the coefficients."""
-        assert evidence.units is not None
-        weights = np.append(-np.broadcast_to(self.center, len(evidence.xx) - 1), self.constant)
-        return replace(evidence, constant=weights / evidence.units)
+        assert states.units is not None
+        weights = np.append(-np.broadcast_to(self.center, len(states.xx) - 1), self.constant)
+        return replace(states, constant=weights / states.units)
 
-    def rows_per_weight(self, evidence: tuple[Evidence, ...]) -> float:
+    def rows_per_weight(self, states: tuple[InferenceState, ...]) -> float:
         """Return how many rows there are for the sum of their weights, as squares of rows and of the constant tell.
 
         Residual variances of weighted rows are smaller by this factor, if the weights say nothing of them. Both squares
         are of rows clipped to a norm. This overestimates the number, by 2 if weights are exponential.
         """
-        if not evidence:
+        if not states:
             return 1.0
-        told = evidence[0]
+        told = states[0]
         assert told.units is not None
         squares = float(linalg.inv(told.inverse)[-1, -1])
         return max(told.n_rows / (squares * float(told.units[-1] / self.constant) ** 2), 1.0)
 
 
 @dataclass(frozen=True)
-class Unweighed:
+class Unweighted:
     """Rows that are to be weighted, as they are declared."""
 
     bound: float | None

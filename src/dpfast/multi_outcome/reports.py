@@ -19,7 +19,7 @@ from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
 from dpfast.estimator.linear import OWN_NAMES, UNLIKE, LinearEstimator, Names, Per
 from dpfast.io.summaries import Estimates
-from dpfast.solvers.inference import Evidence, Posterior, Textbook
+from dpfast.solvers.inference import InferenceState, Posterior, Textbook
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,8 @@ class CoefficientReports(LinearEstimator):
     ridge_: float
     n_steps_: int
     #: What released numbers say of the coefficients, by outcome or for all; none where there was no noise.
-    _evidence: tuple[dict[str, Any], ...]
-    _lost: float
+    _inference_states: tuple[dict[str, Any], ...]
+    _expected_error: float
     #: Least squares, where there was none.
     _textbook: tuple[FloatArray, FloatArray, float] | None
     _single_outcome: bool
@@ -170,8 +170,8 @@ class CoefficientReports(LinearEstimator):
             columns["estimate"][unknown, 0] = self.intercept_[unknown]
         columns["std_privacy"] = self._coefficients(self.coef_std_, np.nan)
         hidden = np.isnan(law.center[:, : self.coef_.shape[1]])
-        units = any(told["hidden"] is not None and np.any(told["hidden"]) for told in self._evidence)
-        guessed = any(told["least_signal"] > 0.0 for told in self._evidence)
+        units = any(told["hidden"] is not None and np.any(told["hidden"]) for told in self._inference_states)
+        guessed = any(told["least_signal"] > 0.0 for told in self._inference_states)
         note = (_HIDDEN if units else _GUESSED if guessed else UNKNOWN) if hidden.any() else None
         if note is None and target != "population":
             note = _SAMPLING + (_CLUSTERED if self._has_people else _OTHER)
@@ -187,9 +187,9 @@ class CoefficientReports(LinearEstimator):
         """
         if self._textbook is not None and (shares := Textbook(*self._textbook).r_squared) is not None:
             return dict(zip(self._sides()[1], shares.tolist(), strict=True))
-        if scale is None or len(self._evidence) != 1:
+        if scale is None or len(self._inference_states) != 1:
             return None
-        told = Evidence(**self._evidence[0])
+        told = InferenceState(**self._inference_states[0])
         features = self.coef_.shape[1]
         # For weighted rows a constant is among the features of X'X.
         if not math.isfinite(told.n_rows) or len(told.xx) > features or np.isnan(law.center[:, :features]).any():
@@ -284,7 +284,7 @@ class CoefficientReports(LinearEstimator):
     def _drawn_estimates(self, residual_std: ArrayLike | None, level: float) -> tuple[FloatArray, dict[str, Any]]:
         """Return the best released estimates, with limits of either kind where they are known."""
         scale = self._residual_scale(residual_std)
-        if not self._evidence and self._textbook is None:
+        if not self._inference_states and self._textbook is None:
             law = self._law("ridge", None, level)
             return law.center, {"noise": (law.low, law.high)}
         law = self._law("least_squares", scale, level)
@@ -295,7 +295,7 @@ class CoefficientReports(LinearEstimator):
         return law.center, limits
 
     def _usual_target(self, scale: FloatArray | None) -> Target:
-        if not self._evidence and self._textbook is None:
+        if not self._inference_states and self._textbook is None:
             return "ridge"
         return "least_squares" if scale is None and self._textbook is None else "population"
 
@@ -337,7 +337,7 @@ class CoefficientReports(LinearEstimator):
             if target == "population":
                 return textbook.posterior(level)
             return _normal(textbook.center, np.zeros_like(textbook.center), level)
-        if not self._evidence:
+        if not self._inference_states:
             raise ValueError(f"target={target!r} needs a fit from rows, or noise: use target='ridge'")
         if scale is None:
             if target == "population":
@@ -346,13 +346,13 @@ class CoefficientReports(LinearEstimator):
                     "and take residual steps or pass residual_std"
                 )
             scale = np.zeros(len(self.coef_))
-        parts = np.split(scale**2, len(self._evidence))
+        parts = np.split(scale**2, len(self._inference_states))
         laws = []
         with single_threaded_blas():
-            for told, variance in zip(self._evidence, parts, strict=True):
-                evidence = Evidence(**told)
-                allowed = evidence.widened(variance) if is_released else variance
-                laws.append(evidence.posterior(allowed, level, of_population=target == "population"))
+            for told, variance in zip(self._inference_states, parts, strict=True):
+                states = InferenceState(**told)
+                allowed = states.widened(variance) if is_released else variance
+                laws.append(states.posterior(allowed, level, of_population=target == "population"))
         # For weighted rows a constant is the last column, before the intercept that it represents.
         features = self.coef_.shape[1]
         kept = [*range(features), *([-1] if self._has_intercept else [])]

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, Words
-from dpfast.io.sources import borrowed
+from dpfast.io.sources import zero_copy_view
 from dpfast.kernels import draws as kernel
 from dpfast.kernels import limbs
 from dpfast.kernels.columns import FixedPoint, in_c_order
@@ -389,7 +389,7 @@ class SeededSource(BitSource):
 
 def check_source(source: Any) -> BitSource:
     """Return a source of bits; TypeError for anything else."""
-    if type(source) is SecureSource:  # told without a call
+    if type(source) is SecureSource:  # known without a call
         return source
     return check.instance("source", source, BitSource, "a SecureSource or a SeededSource")  # type: ignore[type-abstract]
 
@@ -447,7 +447,7 @@ class NoiseGrid:
     """
 
     def __init__(self, scale: float, step: float | None = None) -> None:
-        if type(scale) is not float or not 0.0 < scale < math.inf:  # most are told without a call
+        if type(scale) is not float or not 0.0 < scale < math.inf:  # most are known without a call
             scale = check.positive("scale", scale)
         self.scale: Final = scale
         if step is None:
@@ -675,7 +675,7 @@ def cells_of(center: Center, shape: tuple[int, ...], grid: NoiseGrid) -> Cells:
         exact: _DoubleCells | _FixedPointCells = _FixedPointCells(center, grid)
     else:
         values = np.asarray(
-            float(center) if type(center) is int and abs(center) <= 2**53 else borrowed(center, "center")
+            float(center) if type(center) is int and abs(center) <= 2**53 else zero_copy_view(center, "center")
         )
         if values.dtype != np.float64:
             cure = "counts below 2**53 are exact as float64"
@@ -844,7 +844,7 @@ def release(
     cells: Cells | None = None
     both: tuple[NDArray[np.int64], Words] | None = None
     if type(size) is tuple and isinstance(center, FixedPoint) and size == center.high.shape:
-        shape = center.high.shape  # most are told without a call
+        shape = center.high.shape  # most are known without a call
         if law is _GAUSSIAN and center.high.flags.carray and center.low.flags.carray:
             both = center.high.reshape(-1), center.low.reshape(-1)
             how = public.exponent - center.exponent, public.steps, gaussian_margin(public.steps, widening)

@@ -206,7 +206,7 @@ def placebo_distribution(
     reach = normal_reach(level) * deviation
     own = int(np.searchsorted(upper, ratio, side="left"))
     if not canvas.drawn("donors"):
-        # From the first bin that stands out of the noise to the last one.
+        # From the first bin that is above the noise to the last one.
         shown = np.flatnonzero(heights > max(2.0 * reach, 0.0))
         first, last = (min(shown[0], own), max(shown[-1], own)) if len(shown) else (max(own - 1, 0), own)
         first, last = max(first - 1, 0), min(last + 1, len(heights) - 1)

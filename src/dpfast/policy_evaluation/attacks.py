@@ -122,8 +122,8 @@ def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
     visited, _ = table
     features = np.eye(2) if estimator.features is None else np.asarray(estimator.features)
     states = np.argmax(visited @ features.T, axis=1)
-    walks = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)
-    return estimator.fit(walks).releases_[0]
+    trajectories = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)
+    return estimator.fit(trajectories).releases_[0]
 
 
 def _range_attack(privacy: Privacy) -> Attack:
@@ -144,11 +144,11 @@ def _range_attack(privacy: Privacy) -> Attack:
     crowd = [(0, -1.0), (0, 1.0)] * 400
     last = [(1, -1.0)] if privacy.adjacency == "replace_one" else []
     people = [*crowd, (0, 1.0)], crowd + last
-    walks = [
+    trajectories = [
         Trajectories([state for state, _ in who], [reward for _, reward in who], np.arange(len(who) + 1), 2)
         for who in people
     ]
-    record = probe(lambda: estimator.fit(walks[0]).releases_)
+    record = probe(lambda: estimator.fit(trajectories[0]).releases_)
     names = [
         (at, name) for at, release in enumerate(record[: 1 if privacy.delta == 0.0 else 2]) for name in release.values
     ]
@@ -158,7 +158,7 @@ def _range_attack(privacy: Privacy) -> Attack:
         return tuple(vectors[name] / record[at].scales[name] for at, name in names)
 
     def seen(neighbour: bool) -> FloatArray:
-        releases = estimator.fit(walks[neighbour]).releases_
+        releases = estimator.fit(trajectories[neighbour]).releases_
         noise = [
             (releases[at].values[name].ravel() - centres[neighbour][name]) / releases[at].scales[name]
             for at, name in names

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator.base import (
     Expected,
     Fitted,
@@ -186,8 +186,8 @@ class PolicyEvaluation(PrivateEstimator):
     >>> from dpfast import PolicyEvaluation
     >>> from dpfast.datasets.decision_processes import chain_trajectories, chain_values
     >>> from dpfast.statistics import Trajectories
-    >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0), truncated=False)
-    >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(walks)
+    >>> trajectories = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0), truncated=False)
+    >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(trajectories)
     >>> bool(abs(model.value_ - chain_values(0.9, n_states=10)).max() < 0.02)
     True
     >>> model.privacy_spent_
@@ -218,7 +218,7 @@ class PolicyEvaluation(PrivateEstimator):
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = get_args(Constants)
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         trajectories: Any,
@@ -296,7 +296,7 @@ class PolicyEvaluation(PrivateEstimator):
                 raise TypeError("states must be a 1-D array of integers")
         if not np.all((numbers >= 0) & (numbers < len(self.value_))):
             raise ValueError(f"states must be among the {len(self.value_)} declared ones")
-        return self._presented(np.asarray(self.value_[numbers]), states, None, "value")
+        return self._in_output_type(np.asarray(self.value_[numbers]), states, None, "value")
 
     def summary(self, *, level: float = 0.95) -> DataFrame:
         """Tabulate the values of states.
@@ -397,8 +397,8 @@ class PolicyEvaluation(PrivateEstimator):
         >>> from dpfast import PolicyEvaluation
         >>> from dpfast.datasets.decision_processes import chain_trajectories
         >>> from dpfast.statistics import Trajectories
-        >>> walks = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0), truncated=False)
-        >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(walks)
+        >>> trajectories = Trajectories(*chain_trajectories(5_000, n_states=10, seed=0), truncated=False)
+        >>> model = PolicyEvaluation(1.0, 1e-6, gamma=0.9, return_range=(0, 1), random_state=0).fit(trajectories)
         >>> model.plot(start=0, goal=9, unit="discounted reward").get_ylabel()
         'value (discounted reward)'
         """
@@ -578,10 +578,10 @@ class PolicyEvaluation(PrivateEstimator):
         """Whether trajectories that can be read again are summed in stages, by the parameters."""
         is_plain = self.features is None and self.block_bounds is None and self.ridge is None and not self.shrinkage
         is_plain = is_plain and self.method == "sufficient_statistics" and not self._range_is_private
-        return is_plain and self.delta > 0.0 and math.isfinite(self.epsilon) and self._weighs_alike
+        return is_plain and self.delta > 0.0 and math.isfinite(self.epsilon) and self._has_equal_weights
 
     @property
-    def _weighs_alike(self) -> bool:
+    def _has_equal_weights(self) -> bool:
         weights = None if self.weights is None else np.asarray(self.weights)
         return weights is None or bool(np.all(weights == weights.flat[:1]))
 

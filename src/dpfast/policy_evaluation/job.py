@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast.jobs.inputs import WalksForm
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
+from dpfast.jobs.inputs import TrajectoriesInput
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import Overrides
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _LEVEL = 0.95
 
 
-class Evaluation(Kind):
+class Evaluation(JobType):
     """The value of every state."""
 
-    KIND = "policy_evaluation"
+    JOB_TYPE = "policy_evaluation"
     ESTIMATOR = PolicyEvaluation
-    FORM = WalksForm()
-    CHANGES = Changes(examples={"gamma": "0.9", "horizon": "20", "reward_range": "[0.0, 1.0]"})
+    INPUT_TYPE = TrajectoriesInput()
+    OVERRIDES = Overrides(examples={"gamma": "0.9", "horizon": "20", "reward_range": "[0.0, 1.0]"})
     PEOPLE = "m"
     NOTE = (
         f"std_error is such that low and high, {_LEVEL:.0%} limits, include noise, sampling, shrinkage, and the "
@@ -57,4 +57,4 @@ class Evaluation(Kind):
         return stated
 
 
-KINDS = (Evaluation(),)
+JOB_TYPES = (Evaluation(),)

@@ -31,11 +31,11 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run, VisitSolver, visit_error
 from dpfast.policy_evaluation.mechanism import Problem, visit_moments
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.moments import JointMoments
 from dpfast.statistics import ReturnGrid, SufficientStatistics
-from dpfast.statistics.sizes import HalfOctaves
+from dpfast.statistics.norm_histograms import LogarithmicBins
 
 # Of mu squared, or of epsilon where delta is 0.
 _SHARE = 0.1
@@ -58,7 +58,7 @@ class PrivateRange(PolicyMechanism):
     @classmethod
     def calibrate(cls, privacy: Privacy, run: Run, solver: VisitSolver) -> Self:
         """Split the budget between counts and sums."""
-        first, rest = parts_of(privacy, [_SHARE, 1.0 - _SHARE])
+        first, rest = split_budget(privacy, [_SHARE, 1.0 - _SHARE])
         edges = bin_edges(run.problem.grid)
         return cls(run, privacy, NoisySum.of_counts(first, 2, len(edges) - 1), rest, edges, solver)
 
@@ -114,7 +114,7 @@ def bin_edges(grid: ReturnGrid) -> NDArray[np.int64]:
     """Return the ends of the bins, from 0 to the largest unit: half-octaves about 0 as far as they are in the range."""
     last = math.ceil(2.0 * math.log2(max(abs(grid.low), abs(grid.high))))
     last = min(max(last, _HALF_OCTAVES - 800), 800)
-    low, high = HalfOctaves(last - _HALF_OCTAVES, last).limits()
+    low, high = LogarithmicBins(last - _HALF_OCTAVES, last).limits()
     points = np.unique(np.concatenate([low, high]))
     inside = points[(points > grid.low) & (points < grid.top)]
     units = np.rint(np.ldexp(inside - grid.low, grid.exponent)).astype(np.int64)

@@ -1,6 +1,6 @@
 """Sums over visits in stages, each adapted to earlier releases: noise fits the data, and truncated tails are filled.
 
-The releases of one fit share one joint budget (`dpfast.privacy.parts_of`), by shares of mu squared, in this order:
+The releases of one fit share one joint budget (`dpfast.privacy.split_budget`), by shares of mu squared, in this order:
 
 1. *Means* (`_MEANS`): four numbers a person, each in [-1, 1] by separate bounds. They are the mean return, and the mean
   of 1 less the discount of the truncated tail, each over all first visits and over all late steps. The first two locate
@@ -39,7 +39,7 @@ from scipy import special
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.ledger import Release
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Run
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.privacy.guarantee import ROUND_UP, remembered
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.solvers.state_values import Earlier, Estimate, Lost, StateSums, fitted_values
@@ -154,7 +154,7 @@ class StagedVisits(PolicyMechanism):
     def _parts(self) -> tuple[Privacy, ...]:
         """Split the budget between the four stages."""
         shares = _MEANS, _VISITS, _DISTANCES
-        return parts_of(self.privacy, [*shares, 1.0 - sum(shares)])
+        return split_budget(self.privacy, [*shares, 1.0 - sum(shares)])
 
     @property
     def scales(self) -> Mapping[str, float]:

@@ -5,8 +5,8 @@ from dpfast.privacy.block_moments import person_moment_mu as person_moment_mu
 from dpfast.privacy.block_moments import person_moment_scales as person_moment_scales
 from dpfast.privacy.composition import Composition as Composition
 from dpfast.privacy.composition import keeps_to as keeps_to
-from dpfast.privacy.composition import parts_of as parts_of
 from dpfast.privacy.composition import share_of_mu as share_of_mu
+from dpfast.privacy.composition import split_budget as split_budget
 from dpfast.privacy.donors import DonorNoise as DonorNoise
 from dpfast.privacy.donors import DonorObjectiveNoise as DonorObjectiveNoise
 from dpfast.privacy.donors import donor_curvature as donor_curvature

@@ -157,7 +157,7 @@ def advanced_share(epsilon: float, slack: float, releases: int) -> float:
     return bisected(lambda share: total(share) <= epsilon * ROUND_DOWN, 0.0, largest, 200)[0]
 
 
-def parts_of(
+def split_budget(
     privacy: Privacy, shares: Sequence[float], composition: Literal["mu", "basic"] = "mu"
 ) -> tuple[Privacy, ...]:
     """Split a guarantee into parts whose releases, chosen adaptively, are together within it.
@@ -168,15 +168,15 @@ def parts_of(
 
     Examples
     --------
-    >>> from dpfast.privacy import Privacy, parts_of
-    >>> [round(part.epsilon, 3) for part in parts_of(Privacy(1.0, 1e-6), [0.5, 0.5])]
+    >>> from dpfast.privacy import Privacy, split_budget
+    >>> [round(part.epsilon, 3) for part in split_budget(Privacy(1.0, 1e-6), [0.5, 0.5])]
     [0.715, 0.715]
     """
-    return _parts_of(privacy, tuple(check.positives("shares", shares)), composition)
+    return _split_budget(privacy, tuple(check.positives("shares", shares)), composition)
 
 
 @remembered
-def _parts_of(privacy: Privacy, shares: tuple[float, ...], composition: str) -> tuple[Privacy, ...]:
+def _split_budget(privacy: Privacy, shares: tuple[float, ...], composition: str) -> tuple[Privacy, ...]:
     total = math.fsum(shares)
     deltas = [privacy.delta * (share / total) * ROUND_DOWN for share in shares]
     gaussian = privacy.delta > 0.0 and composition == "mu"

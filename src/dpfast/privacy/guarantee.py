@@ -216,8 +216,8 @@ def _up_to_digits(value: float, digits: int) -> float:
     return math.ceil(value / unit) * unit
 
 
-Found = TypeVar("Found")
-Asked = ParamSpec("Asked")
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 #: Factors on a computed positive number. Each covers 500 relative roundings of 2^-53: a formula of a few dozen
 #: operations with terms of one sign, and elementary functions, computed by libraries to a few units in the last place.
@@ -227,20 +227,20 @@ _TRIES = 48
 _REMEMBERED = 256
 
 
-def remembered(search: Callable[Asked, Found]) -> Callable[Asked, Found]:
+def remembered(search: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Cache a search's latest answers: fits with the same public numbers search once.
 
     Its arguments are checked numbers and words. They alone decide the answer, and nobody can change it. No argument is
     private, so the order of earlier calls is not private either. No object of the caller is kept, as it could change.
     """
-    return cast("Callable[Asked, Found]", lru_cache(maxsize=_REMEMBERED, typed=True)(search))
+    return cast("Callable[Arguments, Result]", lru_cache(maxsize=_REMEMBERED, typed=True)(search))
 
 
 def first_that_holds(
-    candidate: Callable[[float], Found],
-    holds: Callable[[Found], bool],
+    candidate: Callable[[float], Result],
+    holds: Callable[[Result], bool],
     otherwise: str = "the arguments ask for noise beyond the range of floats",
-) -> Found:
+) -> Result:
     """Return the first candidate that holds, each made with a little more to spare: (2^k - 1) 2^-52, k = 0, 1, ...
 
     Almost always the first one holds. More are needed if rounding an answer moves the checked value by more than a
@@ -353,7 +353,7 @@ def sqrt_down(exact: Fraction) -> float:
 def quotient_up(**numbers: float) -> float:
     """Return the first number over the second (possibly infinite), rounded up; the names are for error messages."""
     (above, size), (below, bound) = numbers.items()
-    if type(bound) is not float or not bound > 0.0:  # most are told without a call
+    if type(bound) is not float or not bound > 0.0:  # most are known without a call
         bound = check.positive_or_inf(below, bound)
     if type(size) is not float or not 0.0 < size < math.inf:
         size = check.positive(above, size)

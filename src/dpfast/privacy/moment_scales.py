@@ -541,7 +541,7 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:
     """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up."""
     exponent = grid_exponent
-    if type(exponent) is not int or abs(exponent) > _LARGEST_GRID_EXPONENT:  # most are told without a call
+    if type(exponent) is not int or abs(exponent) > _LARGEST_GRID_EXPONENT:  # most are known without a call
         exponent = _checked_exponent(grid_exponent)
     if type(squared_bound) is not int or squared_bound < 1:
         squared_bound = check.positive_integer("squared_bound", squared_bound)

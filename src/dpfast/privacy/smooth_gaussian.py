@@ -400,10 +400,10 @@ def log_divergence(log_variance_ratio: float, distance: float, epsilon: float, d
     skew = dim * (b / y) ** 3 + 3.0 * spread * b / y**4 - 2.0 * saddle**-3 - 2.0 * (1.0 + saddle) ** -3
     width = curvature**-0.5
     # Steepest descent has the first as curvature; the bounds keep the hyperbola between upright and the cut.
-    bend = min(max(skew / (3.0 * curvature**2), 0.25 * width), 0.7 * width)
-    steps = bend * _COSH_LESS_1 + 1j * width * _SINH
+    tilt = min(max(skew / (3.0 * curvature**2), 0.25 * width), 0.7 * width)
+    steps = tilt * _COSH_LESS_1 + 1j * width * _SINH
     nodes = saddle + steps
-    speeds = bend * _SINH + 1j * width * _COSH
+    speeds = tilt * _SINH + 1j * width * _COSH
     exponents = (
         drift * steps
         - 0.5 * dim * np.log1p(-b / y * steps)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.ledger.entries import now
@@ -38,16 +38,16 @@ from dpfast.privacy import (
     gaussian_mu,
     l2_laplace_scale,
     laplace_scale,
-    parts_of,
     scale_for_mu,
     smooth_gaussian,
     smooth_gaussian_delta,
+    split_budget,
 )
 from dpfast.privacy.guarantee import ROUND_UP, Law, coordinate_deviation, quotient_up, remembered
 from dpfast.releases import printed
 
 Found = TypeVar("Found", covariant=True)
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 
 
 class Query(NamedTuple):
@@ -206,7 +206,7 @@ def release(mechanism: Mechanism[Any], data: Any, source: noise.BitSource, name:
     return run(mechanism, data, source, name)[0]
 
 
-@quiet
+@suppress_float_warnings
 def run(
     mechanism: Mechanism[Found], data: Any, source: noise.BitSource, name: str
 ) -> tuple[tuple[Release, ...], Callable[[], Found]]:
@@ -222,22 +222,22 @@ def run(
     payer = source.payer
 
     def answer(query: Query) -> Release:
-        full, asked = f"{name}: {query.name}" if query.name else name, query.mechanism
+        full, requested = f"{name}: {query.name}" if query.name else name, query.mechanism
         bits = () if query.sampled_by is None else (source.bound(f"{full}: sample", *query.sampled_by),)
         statistic = query.statistic(data, *bits)
         # A secure source is bound to nothing.
-        own = asked.bound(source, full, statistic) if source.reproducible else source
-        drawn = asked.draw(statistic, own)
+        own = requested.bound(source, full, statistic) if source.reproducible else source
+        drawn = requested.draw(statistic, own)
         released = Release(
             full + drawn.remark,
             drawn.law,
-            asked.privacy,
+            requested.privacy,
             drawn.values,
-            asked.scales,
+            requested.scales,
             mu=drawn.mu,
             grid=drawn.grid,
-            calibration=asked.calibration,
-            guaranteed=asked.guaranteed,
+            calibration=requested.calibration,
+            guaranteed=requested.guaranteed,
             reproducible=own.reproducible,
             time=time,
             sample=drawn.sample,
@@ -266,15 +266,15 @@ def within(stages: Stages[Found], changed: Callable[[Query], Query]) -> Stages[F
             return found
 
 
-def answered(stages: Generator[Query, Release, Told], answer: Callable[[Query], Release]) -> Told:
+def answered(stages: Generator[Query, Release, Result], answer: Callable[[Query], Release]) -> Result:
     """Answer every query, and return what stages do: the function that computes the solution."""
     released: Any = None  # begins
     while True:
         try:
             query = stages.send(released)
         except StopIteration as last:
-            told: Told = last.value
-            return told
+            result: Result = last.value
+            return result
         # Not within the block: an answer that raises StopIteration ends no stages.
         released = answer(query)
 
@@ -387,14 +387,17 @@ class NoisySum(SingleRelease):
         """Return noise `of_counts` for a share of a budget, and the rest of the budget for other releases.
 
         `is_gaussian` says whether all of these will be Gaussian, if delta is above 0. Gaussian releases, or pure ones,
-        share the budget by `parts_of`. Any others compose by the sums of epsilons and deltas, and then the counts are
+        share the budget by `split_budget`. Any others compose by the sums of epsilons and deltas, and then the counts are
         Gaussian, or pure, whichever has less noise.
         """
         shares = share, 1.0 - share
-        splits = [parts_of(privacy, shares)]
+        splits = [split_budget(privacy, shares)]
         if privacy.delta > 0.0 and not is_gaussian:
-            pure, rest = parts_of(Privacy(privacy.epsilon, 0.0, privacy.adjacency), shares)
-            splits = [parts_of(privacy, shares, "basic"), (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency))]
+            pure, rest = split_budget(Privacy(privacy.epsilon, 0.0, privacy.adjacency), shares)
+            splits = [
+                split_budget(privacy, shares, "basic"),
+                (pure, Privacy(rest.epsilon, privacy.delta, rest.adjacency)),
+            ]
         ways = [(cls.of_counts(part, n_histograms, n_bins, further=further, unit=unit), rest) for part, rest in splits]
         return min(ways, key=lambda way: way[0].deviation)
 

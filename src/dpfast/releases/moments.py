@@ -275,11 +275,11 @@ class JointMoments(SingleRelease):
         exact = self.exact(statistic)
         if not self.each_outcome:
             values, grids = self.drawn(exact, source)
-            return self.told(unpacked(values), grids)
+            return self.recorded(unpacked(values), grids)
         draws = [self.drawn(exact | {"xy": exact["xy"][:, [column]]}, source) for column in range(exact["xy"].shape[1])]
         each = [unpacked(values) for values, _ in draws]
         values = {"xx": np.array([one["xx"] for one in each]), "xy": np.hstack([one["xy"] for one in each])}
-        return self.told(values, draws[0][1])
+        return self.recorded(values, draws[0][1])
 
     def noise_alone(self, repeats: int, source: BitSource) -> dict[str, FloatArray]:
         """Draw the noise `repeats` times without data, to simulate its effect on later computations.
@@ -290,7 +290,7 @@ class JointMoments(SingleRelease):
         zeros = {name: FixedPoint.zeros(shapes[name], 0) for name in self.scales}
         return unpacked(self.drawn(zeros, source, repeats)[0])
 
-    def told(self, values: Mapping[str, FloatArray], grids: Mapping[str, float]) -> Drawn:
+    def recorded(self, values: Mapping[str, FloatArray], grids: Mapping[str, float]) -> Drawn:
         """Return values with their record."""
         return Drawn(self.law, values, grids, self.mu, self.unit, self.sample)
 
@@ -380,7 +380,7 @@ class RepeatedMoments(SingleRelease):
             value.flags.writeable = False
         # Rounded up, by more than the rounding errors of a square root and a product.
         mu = None if self.joint.mu is None else self.joint.mu * math.sqrt(self.repeats) * (1.0 + 2.0**-50)
-        return self.joint.told(values, grids)._replace(mu=mu)
+        return self.joint.recorded(values, grids)._replace(mu=mu)
 
 
 class _Bound(NamedTuple):

@@ -74,7 +74,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
 from dpfast.privacy.guarantee import ROUND_UP
-from dpfast.privacy.objective import Changes, SplitCost
+from dpfast.privacy.objective import Overrides, SplitCost
 from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.solvers import Box, CallableLoss, ElasticNet, GeneralisedLinearLoss, L2Ball, Lasso, Proximable, SquaredLoss
@@ -93,14 +93,14 @@ _REACH_OF_PREDICTIONS = 2.0**20
 # Parameters of usual size make predictions of this many times the bound on outcomes, and a loss has this share of the
 # greatest curvature, evenly over directions. They only guide the split.
 _USUAL_PREDICTION = 4.0
-_USUAL_CURVATURE = 2.0**-3
+_TYPICAL_CURVATURE = 2.0**-3
 # Shrinkage is weighted with longer parameters: an intercept, or a mean off the centre, suffers most from it.
 _SHRUNK_PREDICTION = 10.0
 # Within these limits bounds, squared and times the largest number of rows, are acceptable to the solver.
 _SMALLEST_BOUND, _LARGEST_BOUND = 2.0**-64, 2.0**64
 
 
-class Sizes(TypedDict):
+class DeclaredBounds(TypedDict):
     """Largest L2 norm of a row and largest size of an outcome, as they enter the loss."""
 
     row_bound: float
@@ -153,9 +153,9 @@ class ObjectiveBounds:
             self.loss.probe(self.outcome_bound, self.prediction)
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> DeclaredBounds:
         """The bounds on rows and outcomes."""
-        return Sizes(row_bound=self.row_bound, outcome_bound=self.outcome_bound)
+        return DeclaredBounds(row_bound=self.row_bound, outcome_bound=self.outcome_bound)
 
     @property
     def confined(self) -> bool:
@@ -184,12 +184,12 @@ class ObjectiveBounds:
         return 2.0 * self.row_bound * math.sqrt(1.0 - cosine**2) * (reach * cosine + outcome) * ROUND_UP
 
     @property
-    def gradient_changes(self) -> Changes:
+    def gradient_changes(self) -> Overrides:
         """Proved bounds on one person's change of the gradient; in one dimension there is only one line."""
         one_sign = self.loss.slope_sign
         if self.n_rows is None:
             return {"segment" if one_sign else "line": self.gradient}
-        on_a_line: Changes = {"line": self.gradient_change} if self.n_features == 1 else {}
+        on_a_line: Overrides = {"line": self.gradient_change} if self.n_features == 1 else {}
         if isinstance(self.loss, SquaredLoss):
             turning = self.row_bound * self.prediction * ROUND_UP
             return {"disk": (self.gradient_change, turning), **on_a_line}
@@ -231,7 +231,7 @@ class ObjectiveBounds:
         radius = prediction * unit / self.row_bound
         return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
 
-    def usual_excess(self, convexity: float) -> UsualExcess:
+    def typical_excess(self, convexity: float) -> TypicalExcess:
         """Bound the expected excess of the objective, by deviation and m, for usual parameters and curvature.
 
         Let the summed loss and the penalty have the strong convexity eta (at least `convexity`). Noise b with
@@ -239,8 +239,8 @@ class ObjectiveBounds:
         (2m + eta)). This is Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
         """
         rows = 0 if self.n_rows is None else self.n_rows
-        curved = convexity + _USUAL_CURVATURE * rows * self.curvature / self.n_features
-        return UsualExcess(self.n_features, self.radius(_SHRUNK_PREDICTION), curved)
+        eta = convexity + _TYPICAL_CURVATURE * rows * self.curvature / self.n_features
+        return TypicalExcess(self.n_features, self.radius(_SHRUNK_PREDICTION), eta)
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser without a constraint, for all but absurdly long noise.
@@ -262,18 +262,18 @@ class ObjectiveBounds:
 
 
 @dataclass(frozen=True)
-class UsualExcess(SplitCost):
-    """`ObjectiveBounds.usual_excess`: eta is `curved`, and `radius` the norm of usual parameters."""
+class TypicalExcess(SplitCost):
+    """`ObjectiveBounds.typical_excess`: `eta` as there, and `radius` the norm of usual parameters."""
 
     n_features: int
     radius: float
-    curved: float
+    eta: float
 
     def __call__(self, deviation: float, added: float) -> float:
         """Bound the expected excess."""
         noise = self.n_features * deviation**2
         shrinkage = (added * self.radius) ** 2
-        return (noise + shrinkage) / (2.0 * (2.0 * added + self.curved))
+        return (noise + shrinkage) / (2.0 * (2.0 * added + self.eta))
 
 
 def check_problem(loss: object, constraint: object, penalty: object) -> None:
@@ -342,14 +342,14 @@ class ObjectivePerturbation(SingleRelease):
 
         `ridge` is strong convexity beyond the penalty's. The amount used may be larger, as privacy needs some. "auto"
         is the one of least `cost`, a function of the deviation of a coordinate of b and of m (by default
-        `bounds.usual_excess`), or the penalty's.
+        `bounds.typical_excess`), or the penalty's.
         """
         if (privacy.adjacency == "replace_one") != (bounds.n_rows is not None):
             raise ValueError("n_rows must be given under adjacency='replace_one', and only there")
-        asked = 0.0 if ridge == "auto" else check.nonnegative("ridge", ridge)
+        requested = 0.0 if ridge == "auto" else check.nonnegative("ridge", ridge)
         # A penalty with strong convexity of its own is a choice too.
         chosen_freely = ridge == "auto" and bounds.penalty_ridge == 0.0
-        least = max(asked + bounds.penalty_ridge, bounds.least_convexity)
+        least = max(requested + bounds.penalty_ridge, bounds.least_convexity)
         changes = bounds.gradient_changes
         if calibration == "paper":
             scales = printed("convex_erm", "printed_objective_perturbation")(
@@ -357,7 +357,7 @@ class ObjectivePerturbation(SingleRelease):
             )
         else:
             free: dict[str, Any] = {
-                "cost": cost or bounds.usual_excess(0.0),
+                "cost": cost or bounds.typical_excess(0.0),
                 "least_curvature_share": _LEAST_CURVATURE_SHARE,
             }
             scales = objective_noise(
@@ -484,7 +484,7 @@ class TableLoss:
         """Whether sums over rows suffice in their place."""
         return isinstance(self.loss, SquaredLoss)
 
-    def sizes(self, n_features: int) -> Sizes:
+    def sizes(self, n_features: int) -> DeclaredBounds:
         """Bound rows with this many features, and outcomes, as they enter the loss."""
         if self.takes_moments:
             row_bound, outcome_bound = rounded_bound(self.bound_x, n_features), rounded_bound(self.bound_y, 1)
@@ -496,7 +496,7 @@ class TableLoss:
             row_bound = rounded_bound(self._longest, n_features + (self.constant > 0.0))
         elif self.constant > 0.0:
             row_bound = math.hypot(row_bound, self.constant) * (1.0 + 2.0**-50)
-        return Sizes(row_bound=row_bound, outcome_bound=outcome_bound)
+        return DeclaredBounds(row_bound=row_bound, outcome_bound=outcome_bound)
 
     @property
     def _longest(self) -> float:
@@ -573,7 +573,7 @@ def loss_of_rows(
     rows: FloatArray,
     outcomes: FloatArray,
     loss: GeneralisedLinearLoss,
-    sizes: Sizes,
+    sizes: DeclaredBounds,
     n_threads: int | None = None,
     weights: FloatArray | None = None,
 ) -> GeneralisedLinear | CallableLossSum:
@@ -587,7 +587,7 @@ def loss_of_rows(
 
 
 def loss_of_moments(
-    exact: Gram, sizes: Sizes, constant: float = 0.0, *, columns: IntArray | None = None
+    exact: Gram, sizes: DeclaredBounds, constant: float = 0.0, *, columns: IntArray | None = None
 ) -> LeastSquares:
     """Return the sum of squared losses of the rows behind exact sums with one outcome, as they were clipped, rounded.
 

@@ -36,9 +36,9 @@ from dpfast.kernels.columns import FixedPoint
 from dpfast.releases.mechanism import Query
 from dpfast.releases.moments import WeightedMoments
 from dpfast.statistics import Gram, gram
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms, size_counts
 from dpfast.statistics.residuals import ResidualStep, ThreadSums, residual_sizes, residual_sums
 from dpfast.statistics.rows import RowMap, sum_of_parts
-from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def sum_rows_and_outcomes(people: People, first: Any, stretch: float) -> FixedPo
     return FixedPoint.from_integers(integers, finest)
 
 
-def count_lengths(people: People, sizes: Sizes, row_map: RowMap) -> FixedPoint:
+def count_lengths(people: People, sizes: NormHistograms, row_map: RowMap) -> FixedPoint:
     """Count people by the norm of their rows."""
     return size_counts(people.table, sizes, map_x=row_map, **people.options)
 
@@ -174,9 +174,9 @@ def sum_octaves(people: People, step: ResidualStep, octaves: tuple[int, int]) ->
     return FixedPoint.from_integers([int(counts @ places)], 0)
 
 
-def sum_length_octaves(people: People, octaves: HalfOctaves, row_map: RowMap) -> FixedPoint:
+def sum_length_octaves(people: People, octaves: LogarithmicBins, row_map: RowMap) -> FixedPoint:
     """Return the sum of people's half-octaves by the norm of their rows, counted from the middle one."""
-    counts = count_lengths(people, Sizes(rows=True, bins=octaves), row_map)
+    counts = count_lengths(people, NormHistograms(rows=True, bins=octaves), row_map)
     middle = octaves.largest_code // 2
     codes = range(octaves.largest_code + 1)
     of_each = (counts.integer((0, octaves.largest_code + code)) * (code - middle) for code in codes)

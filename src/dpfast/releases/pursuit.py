@@ -45,7 +45,7 @@ from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock, kept, numbers_of
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
-from dpfast.privacy import Privacy, Unit, parts_of, range_mu, score_rate, split_with_picks
+from dpfast.privacy import Privacy, Unit, range_mu, score_rate, split_budget, split_with_picks
 from dpfast.privacy.guarantee import ROUND_UP, remembered
 from dpfast.releases.mechanism import Drawn, Mechanism, NoisySum, Query, SingleRelease, Stages, within
 from dpfast.releases.moments import DeclaredPeople, JointMoments, Shape, noisy_moments, weights_of
@@ -54,10 +54,10 @@ from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.averaged_descent import quantile_bin
 from dpfast.solvers.ridge import ridge_from_moments
 from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram, gram, rounded_bound
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms, size_counts
 from dpfast.statistics.residuals import check_most_rows
 from dpfast.statistics.rows import MapIntoRoom, RowMap, sum_of_parts
 from dpfast.statistics.scores import part_bound, residual_scores, score_error
-from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 # Shares of the budget left by picks. Near the best over tables of 700 to 4,000 people, 60 to 200 features, correlated
 # and not: flat within a factor of 1.5.
@@ -420,13 +420,13 @@ class Pursuit(Mechanism[Chosen]):
         length, rest, _ = split_with_picks(self.privacy, self.selection_share, self.size, by_mu=self.by_mu)
         shares = [_SIZES / self.size] * self.size + [_STEPS / max(steps, 1)] * steps
         shares.append(_FIT if steps else _FIT + _STEPS)
-        each = parts_of(rest, shares)
+        each = split_budget(rest, shares)
         return _Parts(each[0], length, each[self.size] if steps else None, each[-1])
 
     @property
-    def _bins(self) -> HalfOctaves:
+    def _bins(self) -> LogarithmicBins:
         last = max(-780, min(math.ceil(2.0 * math.log2(self.outcome_bound)), 800))
-        return HalfOctaves(last - _TOLD_APART, last)
+        return LogarithmicBins(last - _TOLD_APART, last)
 
     def radius(self, n_features: int) -> float:
         """Return the largest norm of a row of this many features."""
@@ -476,8 +476,8 @@ def _of_people(statistic: Callable[[People], Any], columns: Features, theta: Flo
     return statistic(rows.people(columns, theta))
 
 
-def _count(rows: PursuedRows, bins: HalfOctaves, features: Features, theta: FloatArray) -> FixedPoint:
-    residuals, sizes = rows.residuals(features, theta), Sizes(rows=True, bins=bins)
+def _count(rows: PursuedRows, bins: LogarithmicBins, features: Features, theta: FloatArray) -> FixedPoint:
+    residuals, sizes = rows.residuals(features, theta), NormHistograms(rows=True, bins=bins)
     first = None if rows.max_rows is None else 1
     table = io.Table(residuals.shape[1], 0, arrays=(residuals, None))
     return size_counts(table, sizes, groups=rows.groups, max_rows=first, n_threads=rows.n_threads)

@@ -34,7 +34,7 @@ import numpy as np
 
 from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.releases.mechanism import Query, Stages
 from dpfast.releases.moments import JointMoments
 from dpfast.releases.objective_bounds import TableLoss
@@ -83,7 +83,7 @@ class Sandwich:
 
     @cached_property
     def _parts(self) -> tuple[Privacy, ...]:
-        return parts_of(self.privacy, [share for step in _SHARES for share in step])
+        return split_budget(self.privacy, [share for step in _SHARES for share in step])
 
     def stages(self, theta: FloatArray) -> Stages[Errors]:
         """Yield queries for the sums at the coefficients, and at the ends of steps along them."""
@@ -91,13 +91,13 @@ class Sandwich:
         parts = iter(self._parts)
         for number in range(len(_SHARES)):
             theta = held(theta, _REACH * (1.0 + bound_y) / self.length)
-            curved = yield self._query(f"curvatures, step {number + 1}", next(parts), theta, "curvatures")
+            curvatures = yield self._query(f"curvatures, step {number + 1}", next(parts), theta, "curvatures")
             scored = yield self._query(f"scores, step {number + 1}", next(parts), theta, "scores")
             sums = Sums(
-                curved.values["xx"],
+                curvatures.values["xx"],
                 scored.values["xx"],
                 scored.values["x"],
-                curved.scales["xx"] * math.sqrt(0.5),
+                curvatures.scales["xx"] * math.sqrt(0.5),
                 scored.scales["x"],
                 self._rates if isinstance(self.table_loss.loss, PoissonLoss) else None,
             )
@@ -130,12 +130,12 @@ class Sandwich:
 
     def _query(self, name: str, part: Privacy, theta: FloatArray, kind: Kind) -> Query:
         moments, radius = self.moments(part, theta, kind)
-        weighed = Weighed(self.table_loss, theta, kind)
-        return Query(name, moments, partial(sum_weighed, weighed=weighed, radius=radius), radius)
+        weighted_rows = WeightedRows(self.table_loss, theta, kind)
+        return Query(name, moments, partial(sum_weighted, weighted_rows=weighted_rows, radius=radius), radius)
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class WeightedRows:
     """Replaces rows, clipped and followed by the constant, by their product with sqrt(w) or s."""
 
     table_loss: TableLoss
@@ -156,15 +156,15 @@ class Weighed:
         return rows * factors[:, None], None, ids
 
 
-def sum_weighed(data: Any, weighed: Weighed, radius: float) -> Gram:
+def sum_weighted(data: Any, weighted_rows: WeightedRows, radius: float) -> Gram:
     """Return exact moments of weighted rows: not private."""
     table = data.table
     if table.partitions is None:
         x, y = table.whole()
-        people = io.open_table(weighed(x, y, None)[0])
+        people = io.open_table(weighted_rows(x, y, None)[0])
     else:
-        people = io.open_table(table.partitions.mapped(weighed, len(weighed.theta), 0))
-    return gram(people, bound_x=radius, sums=weighed.kind == "scores", n_threads=data.n_threads)
+        people = io.open_table(table.partitions.mapped(weighted_rows, len(weighted_rows.theta), 0))
+    return gram(people, bound_x=radius, sums=weighted_rows.kind == "scores", n_threads=data.n_threads)
 
 
 def exact_errors(

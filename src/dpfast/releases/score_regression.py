@@ -46,14 +46,14 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.people import sum_outcomes, sum_residuals
-from dpfast.releases.staged_fit import Fit, Lengths, Level, Regression
+from dpfast.releases.staged_fit import Fit, Level, NormCounts, Regression
 from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.averaged_descent import Coordinates, Position
+from dpfast.solvers.averaged_descent import Coordinates, Iterate
 from dpfast.solvers.ridge import held
 from dpfast.statistics.residuals import Link, ResidualStep, residual_bound
 
@@ -119,17 +119,17 @@ class ScoreRegression(StagedRegression):
 
     def _of_counts(self, fit: _ScoreFit) -> Stages[Regression]:
         """Yield the queries for counts: their mean first, which says how much more they show."""
-        part, rest = parts_of(fit.privacy, [_FIRST, 1.0 - _FIRST])
+        part, rest = split_budget(fit.privacy, [_FIRST, 1.0 - _FIRST])
         mean, noise = yield from fit.mean_outcome("mean of outcomes", part)
         rate = min(max(mean, noise), self.radii[1])
-        if fit.people * self.mu * rate >= _FEW_COUNTS * self.longest_score:
-            return (yield from _CountFit(self, rest, fit.shares, fit.people, fit.rows, rate).stages())
+        if fit.n_people * self.mu * rate >= _FEW_COUNTS * self.longest_score:
+            return (yield from _CountFit(self, rest, fit.shares, fit.n_people, fit.rows, rate).stages())
         again, other = yield from fit.mean_outcome("mean of outcomes, once more", rest)
         mean = (mean * other**2 + again * noise**2) / (noise**2 + other**2)
         return partial(self._level_alone, np.log([min(max(mean, 0.5 * other), self.radii[1])]))
 
     @property
-    def bend(self) -> tuple[float, float]:
+    def smoothing(self) -> tuple[float, float]:
         """Threshold or level, and width; of counts the largest rate, and where its smoothing begins."""
         own = self.loss.parameters()
         return own["threshold"], own["start" if self.loss.is_of_counts else "width"]
@@ -182,50 +182,50 @@ class _ScoreFit(Fit):
         if first is not None:
             theta[-1] = level
             theta[-1] = yield from self.level("first level", first, self._as_summed(theta, coordinates), _FIRST_STEPS)
-        length, kept = self._weighed(lengths, len(theta))
-        longest, weighed = math.hypot(length, float(mechanism.fit_intercept)), _times(coordinates, kept)
+        length, kept = self._weighted(lengths, len(theta))
+        longest, of_clipped_rows = math.hypot(length, float(mechanism.fit_intercept)), _times(coordinates, kept)
         clip = longest * mechanism.longest_score * mechanism.stretch
         # From scores over their largest slope to units of outcomes.
         unit = mechanism.units.outcomes * mechanism.loss.second_derivative_bound()
-        curved, curvature = weighed, 0.0
-        how = self._steps(weighed)
-        later, position = how.counted if len(parts.sizes) > 1 else (), Position.start(theta)
-        each = parts_of(parts.steps, [1.0] * how.n_steps)
+        scaled, curvature = of_clipped_rows, 0.0
+        rule = self._steps(of_clipped_rows)
+        later, iterate = rule.counted if len(parts.sizes) > 1 else (), Iterate.start(theta)
+        each = split_budget(parts.steps, [1.0] * rule.n_steps)
         step = self._score_step(theta, coordinates, longest)
         loud = NoisySum.calibrate(each[0], longest * mechanism.stretch, (1,), unit=mechanism._unit)
         damping = self._damping(math.sqrt(len(theta)) * loud.deviation / (self.rows * kept))
         sizes = iter(parts.sizes)
         for number, part in enumerate(each):
-            coef = self._as_summed(position.theta, coordinates)
-            position = position._replace(theta=self._kept(coef) * position.theta)
+            coef = self._as_summed(iterate.theta, coordinates)
+            iterate = iterate._replace(theta=self._overflow_factor(coef) * iterate.theta)
             if number == 0 or number in later:
                 # Divergent coefficients leave large residuals, and these must not make steps longer.
                 seen = yield from self._curvature(f"sizes of residuals, step {number + 1}", next(sizes, None), coef)
                 curvature = max(curvature, seen)
-                curved = _times(weighed, curvature)
+                scaled = _times(of_clipped_rows, curvature)
                 rows = self.rows * kept * curvature
-                how = descent.steps(curved, rows, asked=how.n_steps, damping=damping)
-            step = step.at(self._as_summed(position.theta, coordinates))
+                rule = descent.steps(scaled, rows, requested=rule.n_steps, damping=damping)
+            step = step.at(self._as_summed(iterate.theta, coordinates))
             summed, deviation = yield from self._summed(f"scores, step {number + 1}", part, step, clip)
-            moved = descent.stepped(
-                position, how, summed / unit, deviation / unit, averaged=number >= how.first_averaged
+            moved = descent.next_iterate(
+                iterate, rule, summed / unit, deviation / unit, averaged=number >= rule.first_averaged
             )
-            position = moved._replace(theta=self._held(moved.theta, position.theta, longest))
-        coef = self._as_summed(position.theta, coordinates)
+            iterate = moved._replace(theta=self._held(moved.theta, iterate.theta, longest))
+        coef = self._as_summed(iterate.theta, coordinates)
         seen = yield from self._curvature("sizes of last residuals", parts.last_sizes, coef)
         curvature = max(curvature, seen)
-        curved = _times(weighed, curvature)
-        found = descent.found(position, how, curved)
-        solved = self._solved(found, curved)
+        scaled = _times(of_clipped_rows, curvature)
+        found = descent.pooled_estimate(iterate, rule, scaled)
+        solved = self._solved(found, scaled)
         level = held(found.theta[-1] if mechanism.fit_intercept else np.zeros(1), 4.0 * self._largest)
         if last is not None:
             # Shrinkage makes residuals larger, and moves their quantiles.
             level = yield from self._last_level(last, solved.coef, level, found, coordinates, curvature)
 
-        def told() -> Regression:
-            return self._told(solved, Level(level), found, curved, None, how.n_steps)
+        def solve() -> Regression:
+            return self._regression(solved, Level(level), found, scaled, None, rule.n_steps)
 
-        return told
+        return solve
 
     def mean_outcome(self, name: str, part: Privacy) -> Generator[Query, Release, tuple[float, float]]:
         """Release the sum of outcomes; return their mean, and the deviation of its noise."""
@@ -238,13 +238,13 @@ class _ScoreFit(Fit):
         """Return the parts of a budget for the first level, for coefficients, and for the last level."""
         if not self.mechanism.fit_intercept:
             return None, privacy, None
-        first, left, last = parts_of(privacy, [_FIRST, 1.0 - _FIRST - _LAST, _LAST])
+        first, left, last = split_budget(privacy, [_FIRST, 1.0 - _FIRST - _LAST, _LAST])
         return first, left, last
 
     def _steps(self, coordinates: Coordinates) -> descent.Steps:
         """Return how to descend, before the curvature is known."""
         mechanism = self.mechanism
-        return descent.steps(coordinates, self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        return descent.steps(coordinates, self.rows, most=mechanism.most, requested=mechanism.n_steps)
 
     def _damping(self, loudness: float) -> float:
         """Return the part of a whole step that is taken, by the effect of noise for scores of up to 1."""
@@ -259,7 +259,7 @@ class _ScoreFit(Fit):
         part: Privacy,
         coef: FloatArray,
         level: FloatArray,
-        found: descent.Found,
+        found: descent.DescentResult,
         coordinates: Coordinates,
         curvature: float,
     ) -> Generator[Query, Release, FloatArray]:
@@ -288,12 +288,12 @@ class _ScoreFit(Fit):
     ) -> Generator[Query, Release, FloatArray]:
         """Descend in the constant alone, the last of the coefficients of original rows; returned in units."""
         mechanism, own = self.mechanism, self.mechanism.units.outcomes
-        coef = self._kept(coef) * coef
-        sizes, steps = parts_of(part, [_SIZES, 1.0 - _SIZES])
+        coef = self._overflow_factor(coef) * coef
+        sizes, steps = split_budget(part, [_SIZES, 1.0 - _SIZES])
         curvature = max(least, (yield from self._curvature(f"{name}: sizes of residuals", sizes, coef)))
         clip, most = mechanism.longest_score * (mechanism.max_rows or 1), own * 2.0 * self._largest
         late, step = np.zeros(1), self._of_constant(coef, scores=True)
-        for number, each in enumerate(parts_of(steps, [1.0] * n_steps)):
+        for number, each in enumerate(split_budget(steps, [1.0] * n_steps)):
             step = step.at(coef)
             summed, deviation = yield from self._summed(f"{name}: scores, step {number + 1}", each, step, clip)
             longest = self.rows * mechanism.longest_score
@@ -305,14 +305,14 @@ class _ScoreFit(Fit):
                 late += moved / (n_steps - n_steps // 2)
         return late / own
 
-    def _weighed(self, lengths: Lengths, entries: int) -> tuple[float, float]:
+    def _weighted(self, lengths: NormCounts, entries: int) -> tuple[float, float]:
         """Return the clip of rows, and the part of X'X that it leaves.
 
         The noise is in proportion to the clip. The fewer people there are relative to the noise, the more of them are
         beyond the clip, as for parts in staged least squares.
         """
-        share = descent.clipped_share(entries, self.people, self.mechanism.mu)
-        found = descent.size_of_share(lengths.counts, lengths.deviation, lengths.sizes, share, self.people)
+        share = descent.clipped_share(entries, self.n_people, self.mechanism.mu)
+        found = descent.size_of_share(lengths.counts, lengths.deviation, lengths.sizes, share, self.n_people)
         length = lengths.longest if found is None else min(max(found, _SHORTEST * lengths.longest), lengths.longest)
         middles = np.minimum(lengths.sizes, lengths.longest) * 2.0**-0.25
         counts = np.where(lengths.sizes <= lengths.longest * _NEARLY, np.maximum(lengths.counts, 0.0), 0.0)
@@ -327,14 +327,14 @@ class _ScoreFit(Fit):
         assert not isinstance(loss, PoissonLoss)
         reach = loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
         top = math.ceil(2.0 * math.log2(2.0 * reach))
-        step = self._of_constant(self._kept(coef) * coef, scores=False)
+        step = self._of_constant(self._overflow_factor(coef) * coef, scores=False)
         octaves = top - _TOLD_APART, top
         counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves, of_first_rows=True)
         slopes = loss.second_derivative(edges * 2.0**-0.25, 0.0) / loss.second_derivative_bound()
         slopes[0], slopes[-1] = 1.0, 0.0
         # People are counted from either end: the mean has half the variance.
-        mean = 0.5 + 0.5 * float(np.sum((2.0 * slopes - 1.0) * counts)) / self.people
-        deviation *= 0.5 * math.sqrt(len(counts)) / self.people
+        mean = 0.5 + 0.5 * float(np.sum((2.0 * slopes - 1.0) * counts)) / self.n_people
+        deviation *= 0.5 * math.sqrt(len(counts)) / self.n_people
         expected = _CURVATURE * self.mechanism.evenness * (2.0 - self.mechanism.evenness)
         found = (mean * _UNSURE**2 + expected * deviation**2) / (_UNSURE**2 + deviation**2)
         return min(max(found, _LEAST, deviation), 1.0)
@@ -354,7 +354,7 @@ class _ScoreFit(Fit):
         constant[0, -1] = 1.0
         link: Link = mechanism.link if scores else "identity"
         maps = mechanism.row_map, mechanism.outcome_map
-        return ResidualStep(coef, *maps, constant, constant=True, link=link, bend=mechanism.bend)
+        return ResidualStep(coef, *maps, constant, constant=True, link=link, smoothing=mechanism.smoothing)
 
     def _score_step(self, theta: FloatArray, coordinates: Coordinates, longest: float) -> ResidualStep:
         """Return the definition of a step's sum."""
@@ -374,7 +374,7 @@ class _CountFit(_ScoreFit):
     rate: float
 
     def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
-        left, last = parts_of(privacy, [1.0 - _LAST, _LAST])
+        left, last = split_budget(privacy, [1.0 - _LAST, _LAST])
         # The first level has been paid for: nothing is drawn for it here.
         return privacy, left, last
 
@@ -389,8 +389,10 @@ class _CountFit(_ScoreFit):
         return min(self.rate / self.mechanism.loss.second_derivative_bound(), 1.0)
 
     def _steps(self, coordinates: Coordinates) -> descent.Steps:
-        how, asked = super()._steps(coordinates), self.mechanism.n_steps
-        return how._replace(n_steps=min(_MORE_STEPS * how.n_steps, self.mechanism.most) if asked is None else asked)
+        rule, requested = super()._steps(coordinates), self.mechanism.n_steps
+        return rule._replace(
+            n_steps=min(_MORE_STEPS * rule.n_steps, self.mechanism.most) if requested is None else requested
+        )
 
     def _damping(self, loudness: float) -> float:
         return min(_PART, _CALM * self.rate / (self.mechanism.longest_score * loudness))
@@ -404,7 +406,7 @@ class _CountFit(_ScoreFit):
         part: Privacy,
         coef: FloatArray,
         level: FloatArray,
-        found: descent.Found,
+        found: descent.DescentResult,
         coordinates: Coordinates,
         curvature: float,
     ) -> Generator[Query, Release, FloatArray]:

@@ -1,6 +1,6 @@
 """Noisy counts of people by size, and bounds computed from them: a stage before a mechanism with public bounds.
 
-A person counts once in each of h histograms (statistics/sizes.py), and moves one bin of each or, when replaced, two:
+A person counts once in each of h histograms (statistics/norm_histograms.py), and moves one bin of each or, when replaced, two:
 the noise is that of `NoisySum.of_counts`. Everything else is a function of the noisy counts and public numbers. The
 bound from each histogram is the smallest one with few people above it (solvers/averaged_descent.py). Zeros have a bin
 of their own, and so have the least sizes: neither is ever a scale. Rows, outcomes or entries with an empty histogram
@@ -21,8 +21,16 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, Unit
 from dpfast.releases.mechanism import NoisySum
-from dpfast.solvers.averaged_descent import USUAL, Caution, LastBin, WithoutZeros, last_bin, last_of_side, without_zeros
-from dpfast.statistics.sizes import HalfOctaves, Sizes
+from dpfast.solvers.averaged_descent import (
+    DEFAULT_CAUTION,
+    Caution,
+    UpperQuantileBin,
+    WithoutZeros,
+    upper_quantile_bin,
+    upper_quantile_of_side,
+    without_zeros,
+)
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms
 
 #: Share of the budget, if bounds are found within it.
 SHARE = 0.1
@@ -69,35 +77,35 @@ class Lowered(NamedTuple):
     least: float = 0.0
     #: The bound over the size that is found.
     room: float = 1.0
-    caution: Caution = USUAL
+    caution: Caution = DEFAULT_CAUTION
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> NormHistograms:
         """Sizes to count: all above the bound are in the last bin."""
         last = math.ceil(2.0 * math.log2(self.bound))
         first = max(last - _TOLD_APART, -800)
         if self.least > 0.0:
             first = min(max(first, math.ceil(2.0 * math.log2(self.least)) - 1), last - 1)
-        return Sizes(outcomes=True, bins=HalfOctaves(first, last))
+        return NormHistograms(outcomes=True, bins=LogarithmicBins(first, last))
 
 
 @dataclass(frozen=True)
 class NoisySizes:
     """The mechanism: noise for counts by size of people with rows of this many features."""
 
-    sizes: Sizes
+    sizes: NormHistograms
     n_features: int
     noise: NoisySum
 
     @classmethod
-    def calibrate(cls, privacy: Privacy, sizes: Sizes, n_features: int, *, unit: Unit = "row") -> Self:
+    def calibrate(cls, privacy: Privacy, sizes: NormHistograms, n_features: int, *, unit: Unit = "row") -> Self:
         """Noise for counts of people with one row each or, if they are the unit, several."""
         n_histograms = sizes.n_histograms(n_features, several_rows=unit == "person")
         return cls(sizes, n_features, NoisySum.of_counts(privacy, n_histograms, sizes.bins.n_bins, unit=unit))
 
     @classmethod
     def within(
-        cls, privacy: Privacy, is_gaussian: bool, sizes: Sizes, n_features: int, *, unit: Unit = "row"
+        cls, privacy: Privacy, is_gaussian: bool, sizes: NormHistograms, n_features: int, *, unit: Unit = "row"
     ) -> tuple[Self, Privacy]:
         """Calibrate for a share of a budget, and return the rest of it for one more release.
 
@@ -182,8 +190,8 @@ class NoisySizes:
     def _without_zeros(self, histogram: FloatArray, people: int | None, zero: int = 0) -> WithoutZeros:
         return without_zeros(histogram, zero, self.noise.deviation, people=people, heavy=self._is_heavy)
 
-    def _last(self, counted: WithoutZeros, share: float = FEW, caution: Caution = USUAL) -> LastBin:
-        return last_bin(
+    def _last(self, counted: WithoutZeros, share: float = FEW, caution: Caution = DEFAULT_CAUTION) -> UpperQuantileBin:
+        return upper_quantile_bin(
             counted.counts,
             self.noise.deviation,
             share=share,
@@ -193,7 +201,9 @@ class NoisySizes:
         )
 
     def _last_of_side(self, counted: WithoutZeros, place: int, zero: int, reach: int) -> int:
-        return last_of_side(counted.counts, place, zero, reach, self.noise.deviation, share=FEW, people=counted.people)
+        return upper_quantile_of_side(
+            counted.counts, place, zero, reach, self.noise.deviation, share=FEW, people=counted.people
+        )
 
     @property
     def _is_heavy(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.releases.moments import DeclaredPeople, JointMoments
@@ -26,14 +26,14 @@ from dpfast.releases.people import (
     sum_squares,
 )
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.averaged_descent import Coordinates, Position, Schedule, last_bin
-from dpfast.solvers.clipping_bias import Excess, Few, corrected, corrected_about, hidden, tail
-from dpfast.solvers.inference import Evidence
+from dpfast.solvers.averaged_descent import Coordinates, Iterate, Schedule, upper_quantile_bin
+from dpfast.solvers.clipping_bias import Excess, RareBiases, corrected, corrected_about, hidden_share, tail
+from dpfast.solvers.inference import InferenceState
 from dpfast.solvers.ridge import RidgeSolution, eigh, held
 from dpfast.statistics import rounded_bound
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms
 from dpfast.statistics.residuals import ResidualStep, clip_of, residual_bound, squares_bound
 from dpfast.statistics.rows import RowMap
-from dpfast.statistics.sizes import HalfOctaves, Sizes
 
 if TYPE_CHECKING:
     from dpfast.releases.staged_regression import StagedRegression
@@ -43,9 +43,9 @@ _FEW = 0.002
 #: The clip over the largest possible part, if nothing is known.
 _GUESSED = 2.0**-5
 #: By how much the variance of a rare group's residuals may exceed that of all; and more so, the more these are skewed.
-_UNLIKE, _UNLIKE_OF_SKEWED = 1.5, 5.0
+_EXTRA_VARIANCE, _EXTRA_VARIANCE_OF_SKEWED = 1.5, 5.0
 #: Mean and deviation of how much the clip moves a rare group, over how much it would if all clipped were in the group.
-_OF_FEW = 0.6, 0.6
+_BIAS_OF_RARE = 0.6, 0.6
 #: How rare a column is whose bias is no other's: fewer than 7% of the people have it.
 _OWN = 0.75
 #: How rare a column is from which its people's parts have a second clip of their own; this clip, in deviations of a
@@ -76,12 +76,12 @@ class Regression(NamedTuple):
     #: For rows in their original units.
     solution: RidgeSolution
     #: One for all outcomes, or one each; none if coefficients were not fitted, or X'X is not distinct from noise.
-    evidence: tuple[Evidence, ...]
+    inference_states: tuple[InferenceState, ...]
     #: Residual variance of outcomes about their linear function of the features; None if people have several rows.
     residual_variance: FloatArray | None = None
     n_steps: int = 0
     #: Part of squared predictions expected to be wrong, from the released moments of rows.
-    lost: float | None = None
+    expected_error: float | None = None
 
 
 class Level(NamedTuple):
@@ -93,10 +93,10 @@ class Level(NamedTuple):
     #: Covariance of coefficients and constant from what may be left of the bias of clipping, each outcome's.
     bias: FloatArray | None = None
     #: By how much the variance of residuals may be larger where a rare column is not 0, (d,).
-    unlike: FloatArray | float = _UNLIKE
+    extra_variance: FloatArray | float = _EXTRA_VARIANCE
 
 
-class Counted(NamedTuple):
+class ResidualCounts(NamedTuple):
     """Released counts of people by the size of their parts: the first of 0, the last of all beyond."""
 
     counts: FloatArray
@@ -105,11 +105,11 @@ class Counted(NamedTuple):
     deviation: float
 
 
-class Clipped(NamedTuple):
+class ClipState(NamedTuple):
     """A clip of steps, and the last counts that it followed."""
 
     clip: float
-    counted: Counted | None = None
+    counted: ResidualCounts | None = None
 
 
 class Residuals(NamedTuple):
@@ -120,7 +120,7 @@ class Residuals(NamedTuple):
     #: What counts of residuals by size show of the sum over outcomes.
     counted: float
 
-    def told(self) -> Residuals:
+    def reliable(self) -> Residuals:
         """Return what counts show, where squares are mostly noise: a clip far too large for them makes it so."""
         is_noise = (self.noise > _DROWNED) & (self.counted < self.variance)
         if not np.logical_or.reduce(is_noise):
@@ -137,12 +137,12 @@ class Fit:
     mechanism: StagedRegression
     privacy: Privacy
     shares: Schedule
-    people: float
+    n_people: float
     rows: float
     #: How unlikely a size of coefficients may be to be taken for theirs in shrinkage.
-    unlikely: ClassVar[float] = descent.UNLIKELY
+    likelihood_drop: ClassVar[float] = descent.LIKELIHOOD_DROP
     #: What shrinkage leaves of the squared noise in coefficients.
-    left: ClassVar[float] = descent.LEFT
+    shrunk_variance: ClassVar[float] = descent.SHRUNK_VARIANCE
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
@@ -151,34 +151,36 @@ class Fit:
         longest = math.hypot(lengths.longest, float(mechanism.fit_intercept))
         if parts.moments is None:
             longest = math.sqrt(len(coordinates.xx))
-        share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.people, mechanism.mu)
-        curved = coordinates.curved(share, mechanism.shape[1])
-        how = descent.steps(curved, self.rows, most=mechanism.most, asked=mechanism.n_steps)
+        share = descent.clipped_share(len(coordinates.xx) * mechanism.shape[1], self.n_people, mechanism.mu)
+        of_unclipped = coordinates.of_unclipped(share, mechanism.shape[1])
+        rule = descent.steps(of_unclipped, self.rows, most=mechanism.most, requested=mechanism.n_steps)
         theta = np.zeros((len(coordinates.xx), mechanism.shape[1]))
         if mechanism.fit_intercept:
             theta[-1] = outcome
         first, *later = parts.sizes
         step = self._step(theta, coordinates, longest)
         clip = yield from self._clip("sizes of residuals, step 1", first, step, share)
-        descent_of = coordinates, step, how, Position.start(theta), share
-        position, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
-        found = descent.found(position, how, curved)
-        found = found._replace(theta=self._kept(coordinates.as_summed(found.theta, *mechanism.units)) * found.theta)
+        descent_of = coordinates, step, rule, Iterate.start(theta), share
+        iterate, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
+        found = descent.pooled_estimate(iterate, rule, of_unclipped)
+        found = found._replace(
+            theta=self._overflow_factor(coordinates.as_summed(found.theta, *mechanism.units)) * found.theta
+        )
         level, residuals = yield from self._last(parts, found, coordinates)
-        far = self._far(parts.excess, coordinates, residuals)
+        far = self._second_clip_of_rare(parts.excess, coordinates, residuals)
         excess = yield from self._excess(parts.excess, found, coordinates, step, clip, share, far)
-        residuals = residuals and residuals.told()
-        few, unlike = self._expected_of_few(found, coordinates, excess, level, residuals)
-        theta, found, level = self._corrected(found, coordinates, excess, level, few)
-        level = level._replace(unlike=unlike)
+        residuals = residuals and residuals.reliable()
+        rare, extra_variance = self._prior_of_rare_biases(found, coordinates, excess, level, residuals)
+        theta, found, level = self._corrected(found, coordinates, excess, level, rare)
+        level = level._replace(extra_variance=extra_variance)
         solved = self._solved(found._replace(theta=theta), coordinates)
 
-        def told() -> Regression:
-            return self._told(solved, level, found, coordinates, residuals, how.n_steps)
+        def solve() -> Regression:
+            return self._regression(solved, level, found, coordinates, residuals, rule.n_steps)
 
-        return told
+        return solve
 
-    def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, Lengths, FloatArray]]:
+    def _coordinates(self, parts: Parts) -> Generator[Query, Release, tuple[Coordinates, NormCounts, FloatArray]]:
         """Estimate coordinates of rows, the lengths of rows in them, and the mean outcome."""
         center, level = np.zeros(self.mechanism.shape[0]), np.zeros(self.mechanism.shape[1])
         if parts.means is not None:
@@ -207,41 +209,43 @@ class Fit:
         bound = math.hypot(mechanism._longest(0), own.rows / own.outcomes * mechanism._longest(1)) * ROUND_UP
         return NoisySum.calibrate(part, bound, (sum(mechanism.shape),), unit=mechanism._unit)
 
-    def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, Lengths]:
+    def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, NormCounts]:
         """Count rows by their length about the center, in units."""
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
-        lengths, seen = yield from self._lengths("sizes of rows", parts.row_sizes, self._map(center), longest * own)
+        lengths, seen = yield from self._norm_counts("sizes of rows", parts.row_sizes, self._map(center), longest * own)
         found = longest if seen is None else min(max(seen, _SHORTEST_ROW) / own, longest)
         return lengths.times(1.0 / own)._replace(longest=found)
 
-    def _lengths(
+    def _norm_counts(
         self, name: str, part: Privacy, row_map: RowMap, longest: float
-    ) -> Generator[Query, Release, tuple[Lengths, float | None]]:
+    ) -> Generator[Query, Release, tuple[NormCounts, float | None]]:
         """Release the norm histogram of rows, with the largest norm above the noise; None if no row is."""
         bins = _bins_below(longest)
         counts = NoisySum.of_counts(part, 1, bins.n_bins, unit=self.mechanism._unit)
-        released = yield Query(name, counts, partial(count_lengths, sizes=Sizes(rows=True, bins=bins), row_map=row_map))
-        found = Lengths(released.values["sum"][0, bins.largest_code :], counts.deviation, bins.sizes, longest)
+        released = yield Query(
+            name, counts, partial(count_lengths, sizes=NormHistograms(rows=True, bins=bins), row_map=row_map)
+        )
+        found = NormCounts(released.values["sum"][0, bins.largest_code :], counts.deviation, bins.sizes, longest)
         return found, descent.last_size(found.counts, counts.deviation, found.sizes, heavy=self._is_heavy)
 
     def _whitened(
         self, parts: Parts, center: FloatArray, radius: float
-    ) -> Generator[Query, Release, tuple[Coordinates, Lengths]]:
+    ) -> Generator[Query, Release, tuple[Coordinates, NormCounts]]:
         """Estimate coordinates in which rows are about even, and the lengths of rows in them."""
         mechanism, own, constant = self.mechanism, self.mechanism.units.rows, self.mechanism.fit_intercept
         assert parts.moments is not None
         moments = self._moments(parts.moments, radius * own, {"xx": 1.0}, bound_xx=mechanism.bound_xx)
         released = yield self._moments_query("moments", moments, self._map(center), radius * own)
         xx, noise = released.values["xx"] / own**2, moments.off_diagonal / own**2
-        found: list[tuple[float, Coordinates, Lengths]] = []
+        found: list[tuple[float, Coordinates, NormCounts]] = []
         spectrum = eigh(xx)
         for power, part in zip(self.shares.powers, parts.whitened_sizes, strict=True):
             whitened = Coordinates.whitened(xx, spectrum, noise, power, center, self.rows, constant=constant)
             longest = float(np.linalg.svd(whitened.whitening, compute_uv=False)[0]) * radius
             name = f"sizes of rows whitened by power {power:g}"
-            lengths, seen = yield from self._lengths(name, part, self._map(center, whitened.whitening), longest)
-            length = min(max(seen or 0.0, whitened.usual_length()), longest)
+            lengths, seen = yield from self._norm_counts(name, part, self._map(center, whitened.whitening), longest)
+            length = min(max(seen or 0.0, whitened.typical_length()), longest)
             found.append((whitened.cost * (length**2 + constant), whitened, lengths._replace(longest=length)))
         _, coordinates, lengths = min(found, key=lambda one: one[0])
         length = lengths.longest
@@ -261,27 +265,27 @@ class Fit:
         sizes: Sequence[Privacy],
         coordinates: Coordinates,
         step: ResidualStep,
-        how: descent.Steps,
-        position: Position,
+        rule: descent.Steps,
+        iterate: Iterate,
         share: float,
-        clipped: Clipped,
+        clipped: ClipState,
         *,
         most: float = _LARGEST_CLIP,
-    ) -> Generator[Query, Release, tuple[Position, Clipped]]:
+    ) -> Generator[Query, Release, tuple[Iterate, ClipState]]:
         """Take steps along sums of whitened rows times clipped residuals, in units; `sizes` is for later clips.
 
         Returns the mean clip of late steps too, weighted as these are. A later clip is `most` at most.
         """
         mechanism, own = self.mechanism, self.mechanism.units
-        counted, (clip, sized) = dict(zip(how.counted, sizes, strict=False)), clipped
+        counted, (clip, sized) = dict(zip(rule.counted, sizes, strict=False)), clipped
         clips: list[float] = []
-        part, entries, averaged = parts_of(budget, [1.0] * how.n_steps)[0], position.theta.size, how.first_averaged
+        part, entries, averaged = split_budget(budget, [1.0] * rule.n_steps)[0], iterate.theta.size, rule.first_averaged
         noise = NoisySum.calibrate(part, 1.0, (entries + 1,), unit=mechanism._unit)
-        for number in range(how.n_steps):
-            summed = coordinates.as_summed(position.theta, *own)
-            if (kept := self._kept(summed)) < 1.0:
-                position = position._replace(theta=kept * position.theta)
-                summed = coordinates.as_summed(position.theta, *own)
+        for number in range(rule.n_steps):
+            summed = coordinates.as_summed(iterate.theta, *own)
+            if (kept := self._overflow_factor(summed)) < 1.0:
+                iterate = iterate._replace(theta=kept * iterate.theta)
+                summed = coordinates.as_summed(iterate.theta, *own)
             step = step.at(summed)
             if number in counted:
                 name = f"sizes of residuals, step {number + 1}"
@@ -295,21 +299,21 @@ class Fit:
                 f"residuals, step {number + 1}", sums, partial(sum_residuals, step=step, clip=clip, unit=unit), clip
             )
             sum_of_all = released.values["sum"]
-            measured = sum_of_all[:-1].reshape(position.theta.shape) / own.outcomes
-            position = descent.stepped(
-                position, how, measured, sums.deviation / own.outcomes, averaged=number >= averaged
+            measured = sum_of_all[:-1].reshape(iterate.theta.shape) / own.outcomes
+            iterate = descent.next_iterate(
+                iterate, rule, measured, sums.deviation / own.outcomes, averaged=number >= averaged
             )
-            clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.people, share)
+            clip = descent.next_clip(clip, float(sum_of_all[-1]) / unit / self.n_people, share)
             clip = min(max(clip, _SMALLEST_CLIP), most)
-        return position, Clipped(float(position.weights(how) @ clips), sized)
+        return iterate, ClipState(float(iterate.weights(rule) @ clips), sized)
 
     def _excess(
         self,
         part: Privacy | None,
-        found: descent.Found,
+        found: descent.DescentResult,
         coordinates: Coordinates,
         step: ResidualStep,
-        clipped: Clipped,
+        clipped: ClipState,
         share: float,
         far: float,
     ) -> Generator[Query, Release, Excess]:
@@ -320,7 +324,7 @@ class Fit:
         mechanism, own = self.mechanism, self.mechanism.units
         assert clipped.counted is not None
         counts, sizes, deviation = clipped.counted
-        of_tail = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.people, far)
+        of_tail = tail(counts[1:], deviation, sizes[:-1], clipped.clip, share, self.n_people, far)
         clip, unit = of_tail.clip, own.outcomes
         if part is None:
             return Excess(np.zeros_like(found.theta), None, of_tail._replace(mean=of_tail.mean / unit))
@@ -333,69 +337,79 @@ class Fit:
         of_tail = of_tail._replace(mean=of_tail.mean / unit)
         return Excess(released.values["sum"] / unit, sums.deviation / unit, of_tail)
 
-    def _far(self, part: Privacy | None, coordinates: Coordinates, residuals: Residuals | None) -> float:
+    def _second_clip_of_rare(
+        self, part: Privacy | None, coordinates: Coordinates, residuals: Residuals | None
+    ) -> float:
         """Return a clip beyond which parts of people with rare columns seldom are, if noise hides none then."""
         if part is None or residuals is None:
             return 0.0
         deviation = NoisySum.calibrate(part, 1.0, (1,), unit=self.mechanism._unit).deviation
-        few, rareness = self._few(coordinates)
-        pays = (rareness > _RARE) & (_FARTHEST * deviation < _PAYS * self.rows * few)
-        return _FARTHEST * float(np.max(self._parts_of_few(coordinates, residuals)[pays], initial=0.0))
+        rare, rareness = self._rareness(coordinates)
+        pays = (rareness > _RARE) & (_FARTHEST * deviation < _PAYS * self.rows * rare)
+        return _FARTHEST * float(np.max(self._parts_of_rare(coordinates, residuals)[pays], initial=0.0))
 
-    def _parts_of_few(self, coordinates: Coordinates, residuals: Residuals) -> FloatArray:
+    def _parts_of_rare(self, coordinates: Coordinates, residuals: Residuals) -> FloatArray:
         """Return the part of a step that a usual residual is in the mean row of people with a rare column."""
         products, squares, _, _ = self._about_means(coordinates)
         moved = np.linalg.norm(coordinates.whitening @ products, axis=0)
-        lengths = np.maximum(moved, _SMALL) / np.sqrt(self.rows * squares * self._few(coordinates)[0])
+        lengths = np.maximum(moved, _SMALL) / np.sqrt(self.rows * squares * self._rareness(coordinates)[0])
         return np.asarray(math.sqrt(float(np.sum(residuals.variance))) * lengths)
 
-    def _expected_of_few(
-        self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level, residuals: Residuals | None
-    ) -> tuple[Few, FloatArray]:
+    def _prior_of_rare_biases(
+        self,
+        found: descent.DescentResult,
+        coordinates: Coordinates,
+        excess: Excess,
+        level: Level,
+        residuals: Residuals | None,
+    ) -> tuple[RareBiases, FloatArray]:
         """Return how clipping may bias coefficients of rare columns, the rarest first, and `Level.unlike`.
 
         If all that are clipped were among a column's people, it would be moved by 1/sqrt(share) of the constant; not by
         more than a deviation of residuals.
         """
         directions = np.zeros((self.mechanism.shape[0], len(coordinates.xx)))
-        directions[:, : len(directions)] = coordinates.back
+        directions[:, : len(directions)] = coordinates.unwhitening
         moved = np.zeros((self.mechanism.shape[1], len(directions)))
-        seen, (few, rareness) = np.zeros(len(directions)), self._few(coordinates)
-        unlike, (_, squares, means, weights) = np.full(len(directions), _UNLIKE), self._about_means(coordinates)
+        seen, (rare, rareness) = np.zeros(len(directions)), self._rareness(coordinates)
+        extra_variance, (_, squares, means, weights) = (
+            np.full(len(directions), _EXTRA_VARIANCE),
+            self._about_means(coordinates),
+        )
         off: FloatArray | None = None
         if self.mechanism.fit_intercept:
             assert isinstance(level.variance, float)
             off = level.mean - found.theta[-1]
             noise: FloatArray | float = level.variance + float(found.covariance[-1, -1])
         elif self.mechanism.has_constant:
-            none = Few(directions, moved, moved, seen, rareness > _OWN)
+            none = RareBiases(directions, moved, moved, seen, rareness > _OWN)
             last = coordinates.whitening[:, -1] * math.sqrt(weights / self.rows)
             _, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, none)
             off, noise = last @ (center - found.theta), bias @ last @ last
         if off is not None:
-            moved = np.sqrt(off**2 + noise)[:, None] / np.sqrt(few * np.maximum(few, excess.tail.share))
+            moved = np.sqrt(off**2 + noise)[:, None] / np.sqrt(rare * np.maximum(rare, excess.tail.share))
             if residuals is not None:
                 scales = np.sqrt(residuals.variance)[:, None] / self.mechanism.units.outcomes
                 moved = np.minimum(moved, scales)
-                unlike += _UNLIKE_OF_SKEWED * np.max(moved / scales, axis=0)
+                extra_variance += _EXTRA_VARIANCE_OF_SKEWED * np.max(moved / scales, axis=0)
             # Of columns from -1 to 1, of variance 4 f (1 - f), in units.
-            moved *= np.sqrt(few * rareness * self.rows / squares) * np.outer(np.sign(off), -np.sign(means))
+            moved *= np.sqrt(rare * rareness * self.rows / squares) * np.outer(np.sign(off), -np.sign(means))
         if excess.deviation is not None and residuals is not None:
-            seen = 1.0 - hidden(excess.tail.clip / self._parts_of_few(coordinates, residuals))
+            seen = 1.0 - hidden_share(excess.tail.clip / self._parts_of_rare(coordinates, residuals))
         order = np.argsort(-rareness, kind="stable")
         moved = moved[:, order]
-        sizes = _OF_FEW[0] * moved, _OF_FEW[1] * np.abs(moved)
-        return Few(directions[order], *sizes, 1.0 - seen[order], rareness[order] > _OWN), unlike
+        sizes = _BIAS_OF_RARE[0] * moved, _BIAS_OF_RARE[1] * np.abs(moved)
+        return RareBiases(directions[order], *sizes, 1.0 - seen[order], rareness[order] > _OWN), extra_variance
 
     def _corrected(
-        self, found: descent.Found, coordinates: Coordinates, excess: Excess, level: Level, few: Few
-    ) -> tuple[FloatArray, descent.Found, Level]:
+        self, found: descent.DescentResult, coordinates: Coordinates, excess: Excess, level: Level, rare: RareBiases
+    ) -> tuple[FloatArray, descent.DescentResult, Level]:
         """Return coefficients, what they are expected to be, and constants without the bias of clipping."""
         assert isinstance(level.variance, float)
         if self.mechanism.has_constant:
-            theta, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, few)
+            theta, center, bias = corrected_about(_of_constant(coordinates), found, coordinates, excess, rare)
         else:
-            theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance, few)
+            theta, center, bias = corrected(found, coordinates, excess, level.mean, level.variance, rare)
         if not self.mechanism.fit_intercept:
             return theta, found.at(center), level._replace(bias=bias)
         own = self.mechanism.units.outcomes
@@ -403,13 +417,13 @@ class Fit:
         found = found.at(center)
         return theta, found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
 
-    def _clip(self, name: str, part: Privacy, step: ResidualStep, share: float) -> Generator[Query, Release, Clipped]:
+    def _clip(self, name: str, part: Privacy, step: ResidualStep, share: float) -> Generator[Query, Release, ClipState]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
         octaves = octaves_below(self._largest_part(step.longest))
         counted = yield from self._residual_sizes(name, part, step, octaves)
         counts, edges, deviation = counted
-        found = descent.size_of_share(counts, deviation, edges, share, self.people)
-        return Clipped(float(edges[-1]) * _GUESSED if found is None else found, counted)
+        found = descent.size_of_share(counts, deviation, edges, share, self.n_people)
+        return ClipState(float(edges[-1]) * _GUESSED if found is None else found, counted)
 
     def _largest_part(self, longest: float) -> float:
         """Return the largest size of a person's part of a step, where residuals are at most twice the outcomes."""
@@ -417,16 +431,16 @@ class Fit:
 
     def _residual_sizes(
         self, name: str, part: Privacy, step: ResidualStep, octaves: tuple[int, int], *, of_first_rows: bool = False
-    ) -> Generator[Query, Release, Counted]:
+    ) -> Generator[Query, Release, ResidualCounts]:
         """Count people by the size of their part of a sum, or of their first row's."""
         mechanism = NoisySum.of_counts(part, 1, octaves[1] - octaves[0] + 2, unit=self.mechanism._unit)
         statistic = partial(count_residuals, step=step, octaves=octaves, of_first_rows=of_first_rows)
         released = yield Query(name, mechanism, statistic)
         edges = np.exp2(np.minimum(np.arange(octaves[0], octaves[1] + 2), octaves[1]) / 2.0)
-        return Counted(released.values["sum"][0], edges, mechanism.deviation)
+        return ResidualCounts(released.values["sum"][0], edges, mechanism.deviation)
 
     def _last(
-        self, parts: Parts, found: descent.Found, coordinates: Coordinates
+        self, parts: Parts, found: descent.DescentResult, coordinates: Coordinates
     ) -> Generator[Query, Release, tuple[Level, Residuals | None]]:
         """Estimate the mean of residuals, and of their squares; in units except for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
@@ -436,7 +450,7 @@ class Fit:
         solved = self._solved(found, coordinates)
         level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
         coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
-        coef = self._kept(coef) * coef
+        coef = self._overflow_factor(coef) * coef
         constant = np.zeros((1, features + 1))
         constant[0, -1] = 1.0
         step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
@@ -446,7 +460,7 @@ class Fit:
             "sizes of last residuals", parts.last_sizes, step, octaves
         )
         # Zero is not a size.
-        longest = last_bin(counts[1:], deviation, share=_FEW, people=self.people, heavy=self._is_heavy)
+        longest = upper_quantile_bin(counts[1:], deviation, share=_FEW, people=self.n_people, heavy=self._is_heavy)
         limit = float(edges[1 + longest.place]) if longest.is_certain else mechanism.radii[1]
         limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         if parts.mean_residual is not None:
@@ -473,7 +487,7 @@ class Fit:
             residuals = Residuals(whole.square * mean, error, counted if counted > 0.0 else math.inf)
         return Level(level, level_variance), residuals
 
-    def _solved(self, found: descent.Found, coordinates: Coordinates) -> descent.Shrunk:
+    def _solved(self, found: descent.DescentResult, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
         mechanism, features = self.mechanism, self.mechanism.shape[0]
         back = coordinates.whitening.T
@@ -481,16 +495,16 @@ class Fit:
         covariance = back @ found.covariance[:features, :features] @ back.T
         xx = coordinates.of_features
         if mechanism.penalty is None:
-            return descent.shrunk(coef, covariance, xx, self.unlikely)
+            return descent.shrunk(coef, covariance, xx, self.likelihood_drop)
         own, scale = mechanism.penalty, mechanism.row_map.scale
         penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
         return descent.penalised(coef, covariance, xx, penalty)
 
-    def _told(
+    def _regression(
         self,
         solved: descent.Shrunk,
         level: Level,
-        found: descent.Found,
+        found: descent.DescentResult,
         coordinates: Coordinates,
         residuals: Residuals | None,
         n_steps: int,
@@ -518,23 +532,25 @@ class Fit:
         # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias that
         # may be unseen is less than limits allow for.
         released = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
-        lost = descent.lost(solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.left)
-        lost = lost if self.people * mechanism.mu >= descent.FEW else 1.0
+        expected_error = descent.expected_error(
+            solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.shrunk_variance
+        )
+        expected_error = expected_error if self.n_people * mechanism.mu >= descent.FEW else 1.0
         # The progress of descent is unknown without X'X; beside weights the bias of clipping is without its release.
-        if not coordinates.stands_out or (mechanism.has_constant and self.shares.excess == 0.0):
+        if not coordinates.is_above_noise or (mechanism.has_constant and self.shares.excess == 0.0):
             unknown = np.full_like(solution.coef_std, np.nan)
-            return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, lost)
+            return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, expected_error)
         # Few people may have residuals of a variance of their own.
-        unlike = np.sqrt(1.0 + level.unlike * self._few(coordinates)[1])
+        extra_variance = np.sqrt(1.0 + level.extra_variance * self._rareness(coordinates)[1])
         squares = np.diag(xx)
-        assert found.told is not None
-        evidence = Evidence(
+        assert found.unshrunk is not None
+        states = InferenceState(
             np.eye(features),
-            unlike[:, None] * descent.inverse(xx) * unlike,
-            back @ found.told.theta[:features],
-            (back @ found.told.covariance[:features, :features] @ back.T)[None],
-            spread=found.told.spread,
-            start=back @ found.told.mean[:features],
+            extra_variance[:, None] * descent.inverse(xx) * extra_variance,
+            back @ found.unshrunk.theta[:features],
+            (back @ found.unshrunk.covariance[:features, :features] @ back.T)[None],
+            spread=found.unshrunk.spread,
+            start=back @ found.unshrunk.mean[:features],
             lengths=forth,
             bias=bias,
             least_signal=self.rows / float(np.trace(xx)),
@@ -542,10 +558,10 @@ class Fit:
             residual_noise=0.0 if residuals is None else residuals.noise,
             hidden=coordinates.hidden if row_map.scale is None else None,
             low_variance=None if mechanism.has_constant else squares < _LITTLE * np.mean(squares),
-            **self._told_of_constant(level, center, solved, found, coordinates),
-            **own.of_evidence(row_map.scale, features),
+            **self._inference_of_intercept(level, center, solved, found, coordinates),
+            **own.of_inference(row_map.scale, features),
         )
-        return Regression(solution, (evidence,), variance, n_steps, lost)
+        return Regression(solution, (states,), variance, n_steps, expected_error)
 
     def _about_means(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray, FloatArray, float]:
         """Return sums of rows times columns about their means, squares of these, the means, and the number of people.
@@ -560,7 +576,7 @@ class Fit:
         squares = np.maximum(np.diag(xx) - weights * means**2, _SMALL * np.diag(xx))
         return xx - np.outer(xx[:, -1], means), squares, means, weights
 
-    def _few(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray]:
+    def _rareness(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray]:
         """Return which share of the people columns may be of, and how much: 1 where the others are at an end of it."""
         row_map, own = self.mechanism.row_map, self.mechanism.units.rows
         _, squares, means, weights = self._about_means(coordinates)
@@ -573,10 +589,15 @@ class Fit:
         # Of an indicator, -1 or 1, that a share f has: the variance is 4 f (1 - f).
         return spread / 4.0, at_means * at_ends**2
 
-    def _told_of_constant(
-        self, level: Level, center: FloatArray, solved: descent.Shrunk, found: descent.Found, coordinates: Coordinates
+    def _inference_of_intercept(
+        self,
+        level: Level,
+        center: FloatArray,
+        solved: descent.Shrunk,
+        found: descent.DescentResult,
+        coordinates: Coordinates,
     ) -> dict[str, Any]:
-        """Return what `Evidence` has of the intercept: that of the released center and level.
+        """Return what `InferenceState` has of the intercept: that of the released center and level.
 
         The center is off the rows' mean by the noise in it, which errors of coefficients are multiplied by.
         """
@@ -606,7 +627,7 @@ class Fit:
             longest=longest,
         )
 
-    def _kept(self, coef: FloatArray) -> float:
+    def _overflow_factor(self, coef: FloatArray) -> float:
         """Return the part of coefficients (D, l) to use in sums of residuals, to prevent overflow: often 1."""
         radius, largest = self.mechanism.radii
         sizes = np.add.reduce(np.abs(coef), axis=1)
@@ -656,13 +677,13 @@ class Fit:
         own, several = self.shares, {"whitened_sizes": len(self.shares.powers), "sizes": self.shares.n_sizes}
         shares = {name: share for name in Parts._fields if (share := getattr(own, name)) > 0.0}
         counts = {name: several.get(name, 1) for name in shares}
-        each = iter(parts_of(privacy, [share for name, share in shares.items() for _ in range(counts[name])]))
+        each = iter(split_budget(privacy, [share for name, share in shares.items() for _ in range(counts[name])]))
         found = {name: tuple(islice(each, count)) for name, count in counts.items()}
         parts: dict[str, Any] = {name: some if name in several else some[0] for name, some in found.items()}
         return Parts(**parts)
 
 
-class Lengths(NamedTuple):
+class NormCounts(NamedTuple):
     """Released counts of rows by length."""
 
     counts: FloatArray
@@ -673,7 +694,7 @@ class Lengths(NamedTuple):
     #: Clip of rows.
     longest: float
 
-    def times(self, unit: float) -> Lengths:
+    def times(self, unit: float) -> NormCounts:
         """Return the counts for rows this many times as long."""
         return self._replace(sizes=unit * self.sizes, longest=unit * self.longest)
 
@@ -699,10 +720,10 @@ def _of_constant(coordinates: Coordinates) -> FloatArray:
     return np.asarray(descent.inverse(coordinates.whitening.T)[:, -1])
 
 
-def _bins_below(largest: float) -> HalfOctaves:
+def _bins_below(largest: float) -> LogarithmicBins:
     """Return half-octaves up to a largest size, from far below it."""
     top = max(-799, min(math.ceil(2.0 * math.log2(largest)), 800))
-    return HalfOctaves(max(top - _TOLD_APART, -800), top)
+    return LogarithmicBins(max(top - _TOLD_APART, -800), top)
 
 
 def octaves_below(largest: float) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Least squares in stages, each release adapted to earlier ones: noise for the data, not for the declared bounds.
 
-The releases of one fit share one joint budget (`dpfast.privacy.parts_of`; `solvers.averaged_descent.Schedule` has the
+The releases of one fit share one joint budget (`dpfast.privacy.split_budget`; `solvers.averaged_descent.Schedule` has the
 shares), in this order:
 
 1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome (and rows, if they are
@@ -47,7 +47,7 @@ import numpy as np
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy, Unit, parts_of
+from dpfast.privacy import Privacy, Unit, split_budget
 from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.moments import check_radius
@@ -61,15 +61,15 @@ from dpfast.releases.people import (
     sum_rows,
     weighted,
 )
-from dpfast.releases.staged_fit import Clipped, Fit, Level, Regression, octaves_below
+from dpfast.releases.staged_fit import ClipState, Fit, Level, Regression, octaves_below
 from dpfast.solvers import averaged_descent as descent
-from dpfast.solvers.averaged_descent import Coordinates, Position
+from dpfast.solvers.averaged_descent import Coordinates, Iterate
 from dpfast.solvers.projection import LabelFactor
 from dpfast.solvers.ridge import RidgeSolution, Units
 from dpfast.statistics import Gram, rounded_bound
+from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.statistics.residuals import ResidualStep, check_most_rows
 from dpfast.statistics.rows import RowMap
-from dpfast.statistics.sizes import HalfOctaves
 
 #: Share of the lengths of rows, and of the sizes of their parts; that of means, and how it falls with people times mu.
 _LENGTHS, _SIZES, _MEANS, _MEANS_BY_PEOPLE, _LEAST_MEANS = 0.02, 0.06, 0.4, 0.002, 0.05
@@ -87,16 +87,16 @@ class FewPeople(Fit):
     """Means, the mean length of rows, the mean size of residuals, and steps."""
 
     #: None: where there is no signal, all that is not shrunk away is worse than a constant.
-    unlikely = 0.0
-    left = descent.LEFT_OF_FEW
+    likelihood_drop = 0.0
+    left = descent.SHRUNK_VARIANCE_OF_FEW
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
         mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
-        resolution = self.people * mechanism.mu
+        resolution = self.n_people * mechanism.mu
         means = max(_MEANS - _MEANS_BY_PEOPLE * resolution, _LEAST_MEANS)
         shares = means, _LENGTHS, _SIZES, 1.0 - means - _LENGTHS - _SIZES
-        of_means, of_lengths, of_sizes, of_steps = parts_of(self.privacy, shares)
+        of_means, of_lengths, of_sizes, of_steps = split_budget(self.privacy, shares)
         theta = np.zeros((features + 1, mechanism.shape[1]))
         center = np.zeros(features)
         if resolution >= _CENTERED:
@@ -107,20 +107,20 @@ class FewPeople(Fit):
         coordinates = Coordinates.plain(center, usual, self.rows, constant=True)
         longest = _LONG * math.sqrt(len(theta))
         shape, most = theta.shape, mechanism.most
-        how = descent.few_steps(shape, self.rows, resolution, most=most, asked=mechanism.n_steps)
+        rule = descent.few_steps(shape, self.rows, resolution, most=most, requested=mechanism.n_steps)
         step = self._step(theta, coordinates, longest)
         clip = yield from self._mean_size(of_sizes, step, longest)
-        descent_of = coordinates, step, how, Position.start(theta), _CLIPPED
-        position, _ = yield from self._descend(of_steps, (), *descent_of, Clipped(clip), most=clip)
-        found = descent.found_of_few(position, how, self.rows)
+        descent_of = coordinates, step, rule, Iterate.start(theta), _CLIPPED
+        iterate, _ = yield from self._descend(of_steps, (), *descent_of, ClipState(clip), most=clip)
+        found = descent.pooled_estimate_of_few(iterate, rule, self.rows)
         solved = self._solved(found, coordinates)
-        return partial(self._told, solved, Level(found.theta[-1]), found, coordinates, None, how.n_steps)
+        return partial(self._regression, solved, Level(found.theta[-1]), found, coordinates, None, rule.n_steps)
 
     def _mean_length(self, part: Privacy, center: FloatArray) -> Generator[Query, Release, float]:
         """Estimate the geometric mean length of rows about the center, within half-octaves around half the longest."""
         own, middle = self.mechanism.units.rows, _OF_LENGTHS[0] // 2
         first = max(-800, min(round(2.0 * math.log2(self.mechanism.radii[0] / 2.0)) - middle, 800 - 2 * middle))
-        octaves = HalfOctaves(first, first + 2 * middle)
+        octaves = LogarithmicBins(first, first + 2 * middle)
         statistic = partial(sum_length_octaves, octaves=octaves, row_map=self._map(center))
         mean = yield from self._mean_octave("mean length of rows", part, _OF_LENGTHS, statistic)
         return float(np.exp2((first + middle + mean - 0.5) / 2.0)) / own
@@ -142,8 +142,8 @@ class FewPeople(Fit):
         middle, usual = told_apart[0] // 2, told_apart[1]
         sums = NoisySum.calibrate(part, float(middle), (1,), unit=self.mechanism._unit)
         released = yield Query(name, sums, statistic)
-        mean = float(np.clip(released.values["sum"][0] / self.people, -middle, middle))
-        return mean / (1.0 + (sums.deviation / (usual * self.people)) ** 2)
+        mean = float(np.clip(released.values["sum"][0] / self.n_people, -middle, middle))
+        return mean / (1.0 + (sums.deviation / (usual * self.n_people)) ** 2)
 
 
 #: Share of mu^2 for the numbers of people and rows, if they are private.
@@ -263,7 +263,7 @@ class StagedRegression(Mechanism[Regression]):
             people = self._few_people / self.mu
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
         entries = features + self.fit_intercept
-        clip = descent.usual_clip(entries * outcomes, outcomes, people, self.mu)
+        clip = descent.typical_clip(entries * outcomes, outcomes, people, self.mu)
         noise = clip * self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
         # Of the constant, the mean residual tells more.
         per_residual = worse * features * entries * noise**2 * outcomes
@@ -336,7 +336,7 @@ class StagedRegression(Mechanism[Regression]):
         """Return the rest of the budget, and the numbers of people and of rows."""
         if self.public.n_rows is not None:
             return self.privacy, float(self.public.n_rows), float(self.public.n_rows)
-        part, left = parts_of(self.privacy, [_COUNT, 1.0 - _COUNT])
+        part, left = split_budget(self.privacy, [_COUNT, 1.0 - _COUNT])
         most, several = self.max_rows or 1, self.max_rows is not None
         bound, size = (math.hypot(most, most) * ROUND_UP, 2) if several else (1.0, 1)
         counts = NoisySum.calibrate(part, bound, (size,), unit=self._unit)
@@ -354,7 +354,7 @@ class StagedRegression(Mechanism[Regression]):
     def _level_alone(self, level: FloatArray) -> Regression:
         """Return the constant, if people are too few for coefficients: these are 0, and not known."""
         unknown = np.full(self.shape[::-1], np.nan)
-        return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), lost=1.0)
+        return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), expected_error=1.0)
 
     @cached_property
     def units(self) -> Units:

@@ -16,7 +16,7 @@ from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.scaling.estimator import PrivateStandardScaler
 from dpfast.scaling.mechanism import sum_pairs
-from dpfast.statistics.sizes import Sizes
+from dpfast.statistics.norm_histograms import NormHistograms
 
 _N_FEATURES = 2
 _LOW, _HIGH = -np.ones(_N_FEATURES), np.ones(_N_FEATURES)
@@ -31,7 +31,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         for copies in (1, 3):
             yield _attack(PrivateStandardScaler(box_x=(-1.0, 1.0), **claimed(claim)), tables, copies)
     found = partial(PrivateStandardScaler, box_x="private")
-    yield from counts_attacks("entries to standardise", found, Sizes(entries=True), privacy)
+    yield from counts_attacks("entries to standardise", found, NormHistograms(entries=True), privacy)
 
 
 def _attack(estimator: PrivateStandardScaler, people: list[FloatArray], copies: int) -> Attack:

@@ -21,7 +21,7 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._documents import card, caution, grid
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator import Plan
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import BoundedEstimator, Measured, check_people, columns_of, rows_to_predict
@@ -32,15 +32,15 @@ from dpfast.ledger.entries import guarantee_html, header_of, releases_html
 from dpfast.privacy import Adjacency, Privacy, Unit, gaussian_mu
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.scaling.mechanism import PairSums, sum_pairs
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms, size_counts
 from dpfast.statistics.rows import check_box, half_widths, limits_of
-from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 #: Scale of a feature whose entries "private" cannot tell from noise: the largest limit there is reduces it to nothing.
-_UNSEEN = HalfOctaves().size(HalfOctaves().largest_code)
+_UNSEEN = LogarithmicBins().size(LogarithmicBins().largest_code)
 
 
 class _Public(NamedTuple):
@@ -124,7 +124,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
-    @quiet
+    @suppress_float_warnings
     def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None, max_rows: int | None = None) -> Self:
         """Learn means and standard deviations.
 
@@ -152,7 +152,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         options: dict[str, Any] = {"columns": lambda: columns_of(X), "opened": _without_outcomes}
         return self._fit_people(X, y, groups=groups, max_rows=max_rows, **options)
 
-    @quiet
+    @suppress_float_warnings
     def transform(self, X: ArrayLike) -> FloatArray:
         """Subtract the means and divide by the standard deviations.
 
@@ -169,7 +169,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         rows = rows_to_predict(self, X)
         return np.asarray((rows - self._center) / self._unit)
 
-    @quiet
+    @suppress_float_warnings
     def inverse_transform(self, X: ArrayLike) -> FloatArray:
         """Bring transformed rows back to their units.
 
@@ -410,7 +410,7 @@ class PrivateBounds:
         return Estimates({"bound": bounds, "feature": features}, {"low": lows, "high": highs}, header).frame()
 
 
-@quiet
+@suppress_float_warnings
 def private_bounds(
     X: Any,
     Y: Any = None,
@@ -484,10 +484,10 @@ def private_bounds(
     """
     privacy = Privacy(epsilon, delta, adjacency)
     if math.isinf(privacy.epsilon):
-        raise ValueError("epsilon must be finite: without noise bounds tell of the largest row")
+        raise ValueError("epsilon must be finite: without noise bounds reveal the largest row")
     groups = io.groups_of(X, groups)
     has_outcomes = Y is not None or (isinstance(X, io.Partitions) and X.n_outcomes > 0)
-    sizes = Sizes(check.boolean("norms", norms), has_outcomes, check.boolean("box", box))
+    sizes = NormHistograms(check.boolean("norms", norms), has_outcomes, check.boolean("box", box))
     if not sizes.n_histograms(1):
         raise ValueError("norms or box must be True, or Y given: nothing else has bounds")
     unit: Unit = "person" if check_people(groups, max_rows) else "row"

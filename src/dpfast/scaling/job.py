@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import RowsForm
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import Overrides
+from dpfast.jobs.rows import RowsInput
 from dpfast.scaling.estimator import PrivateStandardScaler
 
 _FEATURES = """
@@ -16,13 +16,13 @@ days = { low = 0, high = 90 }
 """
 
 
-class Scaler(Kind):
+class Scaler(JobType):
     """Means and standard deviations of features within limits."""
 
-    KIND = "private_standard_scaler"
+    JOB_TYPE = "private_standard_scaler"
     ESTIMATOR = PrivateStandardScaler
-    FORM = RowsForm(PrivateStandardScaler, "none", example=(_FEATURES, ""))
-    CHANGES = Changes(optional=("box_x",))
+    INPUT_TYPE = RowsInput(PrivateStandardScaler, "none", example=(_FEATURES, ""))
+    OVERRIDES = Overrides(optional=("box_x",))
     NOTE = "No variance is below what the known noise may make of none."
 
     def tables(
@@ -36,4 +36,4 @@ class Scaler(Kind):
         return [("features", str(model.n_features_in_))]
 
 
-KINDS = (Scaler(),)
+JOB_TYPES = (Scaler(),)

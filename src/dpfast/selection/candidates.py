@@ -13,11 +13,11 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from dpfast._arrays import IntArray
-from dpfast._documents import shortened
+from dpfast._documents import abbreviated
 from dpfast.estimator.bounded import BoundedEstimator
 from dpfast.estimator.linear import LinearEstimator
 from dpfast.ledger import Ledger, Release, Reservation
-from dpfast.privacy import Privacy, Unit, UtilityWarning, gaussian_mu, parts_of, range_of_mu, split_mu
+from dpfast.privacy import Privacy, Unit, UtilityWarning, gaussian_mu, range_of_mu, split_budget, split_mu
 from dpfast.privacy.guarantee import ROUND_DOWN
 from dpfast.selection.mechanism import FITTED
 
@@ -99,7 +99,7 @@ def _declared(step: BoundedEstimator) -> list[str]:
     defaults = {name: one.default for name, one in signature(type(step)).parameters.items()}
     parameters = step.get_params(deep=False).items()
     return [
-        f"{name}={shortened(repr(value))}"
+        f"{name}={abbreviated(repr(value))}"
         for name, value in parameters
         if name not in _OF_BUDGET and value is not defaults[name] and repr(value) != repr(defaults[name])
     ]
@@ -122,7 +122,7 @@ def budgets(candidates: Sequence[Any], privacy: Privacy, refit_share: float) -> 
         # Whichever is picked, all candidates and its second fit stay within the whole.
         shares = [first / len(weights) * weight for each in weights for weight in each]
         last = [refit_share * weight for weight in own] if refit_share > 0.0 else []
-        parts = iter(parts_of(privacy, shares + last, "mu" if gaussian else "basic"))
+        parts = iter(split_budget(privacy, shares + last, "mu" if gaussian else "basic"))
         fits = [[next(parts) for _ in each] for each in weights]
         refits.append(list(parts))
     epsilon = privacy.epsilon
@@ -187,7 +187,9 @@ def allowance(
     epsilon, delta = (math.fsum(getattr(one, name) for one in parts) for name in ("epsilon", "delta"))
     ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic", unit=unit)
     if reservation is not None:
-        ledger._told = lambda release: reservation.add(replace(release, name=f"{name}: {release.name}", part=part))
+        ledger._on_release = lambda release: reservation.add(
+            replace(release, name=f"{name}: {release.name}", part=part)
+        )
     return ledger
 
 

@@ -19,11 +19,11 @@ from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast._documents import card, grid, section
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator.base import warn
 from dpfast.estimator.bounded import check_people, columns_of
 from dpfast.estimator.persistence import Waiting
-from dpfast.estimator.presented import spent_html
+from dpfast.estimator.representation import spent_html
 from dpfast.io.summaries import Estimates
 from dpfast.ledger import Ledger, PaidFailure, Release, paying
 from dpfast.ledger.entries import header_of, releases_html
@@ -145,7 +145,7 @@ class Selection:
         return f"Selection(best_index_={self.best_index_}, best_estimator_={self.best_estimator_!r})"
 
 
-@quiet
+@suppress_float_warnings
 def select(
     estimators: Sequence[Any],
     X: Any,
@@ -409,7 +409,7 @@ def _tables(X: Any, y: Any, estimators: Sequence[Any], scoring: Scoring, groups:
     if scoring == "accuracy":
         # Entries of a list stay as they are: one among them must not make text, or doubles, of all.
         kind = object if isinstance(y, list | tuple) else None
-        outcomes = io.in_own_words(lambda: np.asarray(y, kind), "y must hold a label for each row of X")
+        outcomes = io.redact_errors(lambda: np.asarray(y, kind), "y must hold a label for each row of X")
         outcomes = outcomes[:, 0] if outcomes.ndim == 2 and outcomes.shape[1] == 1 else outcomes
     else:
         # Lists that begin with text would be read as paths.

@@ -8,11 +8,11 @@ from dpfast.solvers.constraints import Lasso as Lasso
 from dpfast.solvers.constraints import Minimiser as Minimiser
 from dpfast.solvers.constraints import Proximable as Proximable
 from dpfast.solvers.constraints import Ridge as Ridge
-from dpfast.solvers.inference import Evidence as Evidence
+from dpfast.solvers.inference import InferenceState as InferenceState
 from dpfast.solvers.inference import NoisyRatio as NoisyRatio
 from dpfast.solvers.inference import Posterior as Posterior
 from dpfast.solvers.inference import Textbook as Textbook
-from dpfast.solvers.inference import evidence_of_moments as evidence_of_moments
+from dpfast.solvers.inference import inference_of_moments as inference_of_moments
 from dpfast.solvers.losses import CallableLoss as CallableLoss
 from dpfast.solvers.losses import CallableLossSum as CallableLossSum
 from dpfast.solvers.losses import CappedLogisticLoss as CappedLogisticLoss

@@ -26,7 +26,7 @@ If nothing is above the noise, the bound is the end of the run with the largest 
 
 Signed sizes have two ends. Runs above the noise show people on one side of 0. They do not exclude people on the other,
 who may be half of all. So an end is nearer to 0 than the other one only if the released counts between say that few
-people are there (`last_of_side`). Too wide an interval costs little, too narrow a one moves half of the people.
+people are there (`upper_quantile_of_side`). Too wide an interval costs little, too narrow a one moves half of the people.
 
 Constants were chosen on tables of 400 to 50,000 people, 5 to 30 features, 1 to 20 outcomes, condition 1 to 1,000, with
 rare, skewed and heavy-tailed columns, at epsilon .3, 1 and 3: `benchmarks/accuracy.py` has others.
@@ -63,10 +63,10 @@ class Caution(NamedTuple):
     exceeded: float = 1.0
 
 
-USUAL = Caution()
+DEFAULT_CAUTION = Caution()
 
 
-class LastBin(NamedTuple):
+class UpperQuantileBin(NamedTuple):
     """The smallest bin with all but few people in it or below it."""
 
     place: int
@@ -74,15 +74,15 @@ class LastBin(NamedTuple):
     is_certain: bool
 
 
-def last_bin(
+def upper_quantile_bin(
     counts: FloatArray,
     deviation: float,
     *,
     share: float,
     people: float | None = None,
     heavy: bool = False,
-    caution: Caution = USUAL,
-) -> LastBin:
+    caution: Caution = DEFAULT_CAUTION,
+) -> UpperQuantileBin:
     """Find the last bin that is needed if a share of the people may be clipped.
 
     Parameters
@@ -118,10 +118,10 @@ def last_bin(
         if below[end] - below[last + 1] <= few + caution.exceeded * deviation * math.sqrt(end - last - 1):
             break
         last += 1
-    return LastBin(last, is_certain)
+    return UpperQuantileBin(last, is_certain)
 
 
-def last_of_side(
+def upper_quantile_of_side(
     counts: FloatArray, place: int, zero: int, reach: int, deviation: float, *, share: float, people: float
 ) -> int:
     """Find the last bin on the upper side, if the last of both sides is `reach` bins from that of zeros.
@@ -137,7 +137,7 @@ def last_of_side(
     reach : int
         Bins from zero to the farther one of the two ends.
     deviation, share, people
-        As for `last_bin`.
+        As for `upper_quantile_bin`.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def without_zeros(
     return WithoutZeros(
         others,
         max(total - zeros, 0.0) if are_most else total,
-        zeros > deviation * _beyond_noise(1, USUAL.false_alarm, heavy),
+        zeros > deviation * _beyond_noise(1, DEFAULT_CAUTION.false_alarm, heavy),
     )
 
 
@@ -254,11 +254,11 @@ _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 # How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
 _CLIP_RATE, COUNT_UNIT = 0.4, 0.3
 # Norms of whitened rows are known by their bins, except those usual for normal rows.
-_USUAL_LENGTH = 1.6
+_TYPICAL_LENGTH = 1.6
 # Thresholds of a bin above the noise: with one false result in a million fits; and how far below the largest size.
-_STANDS_OUT, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
+_ABOVE_NOISE, _SURELY, _FAR_BELOW = 3.5, 6.0, 2.0**-5
 # The same for X'X. Noise alone has 2 (Wigner 1955), and more in one fit of a hundred with a few features.
-_STANDS_OUT_OF_SPECTRUM = 2.5
+_SPECTRUM_ABOVE_NOISE = 2.5
 # Half-octaves beyond the last bin above the noise that may still contain people.
 _HIDDEN = 2
 # How much farther out the same share of Laplace noise is.
@@ -272,10 +272,10 @@ _TELLS_CLIP = 0.05
 # Mean squared coefficients tried.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 #: How unlikely the largest of them may be that is taken.
-UNLIKELY = 0.5
+LIKELIHOOD_DROP = 0.5
 #: Square error of shrunk coefficients over that of noise before, on tables of all kinds, where it is about the signal's
 #: size; of few people, whose steps are too short to reach all.
-LEFT, LEFT_OF_FEW = 0.58, 1.5
+SHRUNK_VARIANCE, SHRUNK_VARIANCE_OF_FEW = 0.58, 1.5
 _TINY = 1e-280
 # Mean squared residual over the square of their clip, at most: more of it tells nothing of the residuals beyond.
 _MOST_OF_LIMIT = 0.8
@@ -357,7 +357,7 @@ def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy:
     The threshold is higher far below the largest possible size, since all rows are clipped to the result. It is also
     higher with Laplace noise.
     """
-    needed = np.where(sizes < _FAR_BELOW * sizes[-1], _SURELY, _STANDS_OUT) * (_HEAVY if heavy else 1.0)
+    needed = np.where(sizes < _FAR_BELOW * sizes[-1], _SURELY, _ABOVE_NOISE) * (_HEAVY if heavy else 1.0)
     (found,) = (counts > needed * deviation).nonzero()
     return float(sizes[found[-1]]) if len(found) else None
 
@@ -372,17 +372,17 @@ def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share
     if deviation > _DROWNS * people:
         windows = np.convolve(others, np.ones(_WINDOW), mode="valid")
         best = int(np.argmax(windows))
-        if windows[best] < _STANDS_OUT * deviation * math.sqrt(_WINDOW):
+        if windows[best] < _ABOVE_NOISE * deviation * math.sqrt(_WINDOW):
             return None
         return float(sizes[1 + best + _WINDOW // 2 - 1])
-    if counts[0] > max(_STANDS_OUT * deviation, _MANY_ZEROS * people):
+    if counts[0] > max(_ABOVE_NOISE * deviation, _MANY_ZEROS * people):
         people, share = max(people - float(counts[0]), 1.0), min(share, _FEW_OF_OTHERS)
     # People below are counted from either end: the mean has half the variance.
     above = np.concatenate([others[:0:-1].cumsum()[::-1], [0.0]])
     below = (others.cumsum() + (people - above)) / (2.0 * people)
     (reached,) = (below >= 1.0 - share).nonzero()
     # Far beyond the last that are seen it is noise that adds up.
-    (seen,) = (others > _STANDS_OUT * deviation).nonzero()
+    (seen,) = (others > _ABOVE_NOISE * deviation).nonzero()
     farthest = seen[-1] + _HIDDEN if len(seen) else len(others) - 1
     return float(sizes[1 + min(reached[0] if len(reached) else farthest, farthest, len(others) - 1)])
 
@@ -446,27 +446,27 @@ class Coordinates:
         return eigh(self.xx)
 
     @cached_property
-    def back(self) -> FloatArray:
+    def unwhitening(self) -> FloatArray:
         """The inverse of whitening."""
         return inverse(self.whitening)
 
     @property
-    def stands_out(self) -> bool:
+    def is_above_noise(self) -> bool:
         """Whether X'X is above its noise."""
         features = len(self.whitening)
-        edge = _STANDS_OUT_OF_SPECTRUM * self.noise * math.sqrt(features)
+        edge = _SPECTRUM_ABOVE_NOISE * self.noise * math.sqrt(features)
         return 0.0 < edge < float(linalg.eigvalsh(self.xx[:features, :features])[-1])
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
         """Columns of rows whose own unit noise hides."""
         xx = without_constant(self.xx, has_constant=self.constant)
-        squares = np.sum((self.back @ xx) * self.back, axis=1)
-        return hidden_columns(squares, math.sqrt(2.0) * self.noise * np.sum(self.back**2, axis=1))
+        squares = np.sum((self.unwhitening @ xx) * self.unwhitening, axis=1)
+        return hidden_columns(squares, math.sqrt(2.0) * self.noise * np.sum(self.unwhitening**2, axis=1))
 
-    def usual_length(self) -> float:
+    def typical_length(self) -> float:
         """Return a length beyond which few rows are, were they normal."""
-        return _USUAL_LENGTH * math.sqrt(len(self.whitening))
+        return _TYPICAL_LENGTH * math.sqrt(len(self.whitening))
 
     def with_moments(self, xx: FloatArray, noise: MomentNoise, x: FloatArray | None, people: float) -> Coordinates:
         """Pool with released moments of rows in these coordinates, by precision; `x` is the sum of such rows."""
@@ -477,7 +477,7 @@ class Coordinates:
             pooled = np.block([[pooled, x[:, None]], [x[None, :], np.full((1, 1), people)]])
         return replace(self, xx=symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
 
-    def curved(self, clipped: float, outcomes: int) -> Coordinates:
+    def of_unclipped(self, clipped: float, outcomes: int) -> Coordinates:
         """Return X'X of the unclipped people, as the change of the sums with the coefficients shows it.
 
         Clipped contributions keep their norm, but with several outcomes their direction still changes.
@@ -495,7 +495,7 @@ class Coordinates:
     def of_features(self) -> FloatArray:
         """X'X about the rows' mean, made feasible, for rows in their own coordinates."""
         xx = without_constant(self.resolved(), has_constant=self.constant)
-        return np.asarray(self.back @ xx @ self.back.T)
+        return np.asarray(self.unwhitening @ xx @ self.unwhitening.T)
 
     def ridged_inverse(self) -> FloatArray:
         """Return the inverse of X'X and the ridge of the final estimate."""
@@ -524,7 +524,7 @@ def clipped_share(entries: int, people: float, mu: float) -> float:
     return float(_MOST_CLIPPED * noise / (noise + _MOST_CLIPPED))
 
 
-def usual_clip(entries: int, outcomes: int, people: float, mu: float) -> float:
+def typical_clip(entries: int, outcomes: int, people: float, mu: float) -> float:
     """Return the clip over the root mean square of the clipped residuals, if those of so many outcomes were normal."""
     return math.sqrt(float(special.chdtri(outcomes, clipped_share(entries, people, mu))) / outcomes)
 
@@ -551,37 +551,44 @@ class Steps(NamedTuple):
 
 
 def steps(
-    coordinates: Coordinates, people: float, *, most: int = MOST_STEPS, asked: int | None = None, damping: float = 1.0
+    coordinates: Coordinates,
+    people: float,
+    *,
+    most: int = MOST_STEPS,
+    requested: int | None = None,
+    damping: float = 1.0,
 ) -> Steps:
     """Return steps and their number: the requested number, or as many as the slowest direction needs."""
     size = len(coordinates.xx)
     if coordinates.noise == 0.0:
         length = 2.0 * _PLAIN_SIZE * damping / (people * len(coordinates.whitening))
-        n_steps = min(_PLAIN_STEPS, most) if asked is None else asked
+        n_steps = min(_PLAIN_STEPS, most) if requested is None else requested
         return Steps(n_steps, length * np.eye(size), _MOMENTUM, damping)
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(len(coordinates.whitening))
     values, vectors = coordinates.spectrum
     damped = np.maximum(values, 0.0) + ridge
     slowest = float(np.min(np.clip(np.maximum(values, _EIGENVALUE_FLOOR * ridge) / damped, 0.02, 1.0)))
-    n_steps = min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if asked is None else asked
+    n_steps = (
+        min(math.ceil(_LEAST_STEPS + _SLOW_STEPS * (1.0 / slowest - 1.0)), most) if requested is None else requested
+    )
     return Steps(n_steps, damping * ((vectors / damped) @ vectors.T), 0.0, damping)
 
 
 def few_steps(
-    shape: tuple[int, int], people: float, resolution: float, *, most: int = MOST_STEPS, asked: int | None = None
+    shape: tuple[int, int], people: float, resolution: float, *, most: int = MOST_STEPS, requested: int | None = None
 ) -> Steps:
     """Return steps where people are few: shorter ones where noise would take them far.
 
     `shape` is that of coefficients with the constant, and `resolution` is people times mu. Rows have a mean square of
     about their number of entries, and are somewhere between all directions and one.
     """
-    n_steps, size = min(_FEW_STEPS, most) if asked is None else asked, shape[0]
+    n_steps, size = min(_FEW_STEPS, most) if requested is None else requested, shape[0]
     longest, by_resolution = _LENGTHS_OF_FEW if n_steps >= _FEWEST_AVERAGED else _LENGTHS_OF_FEWER
     length = min(longest, by_resolution * resolution / math.sqrt(math.prod(shape)))
     return Steps(n_steps, length / (people * (1.0 + _IN_ONE * (size - 1.0))) * np.eye(size), 0.0)
 
 
-class Position(NamedTuple):
+class Iterate(NamedTuple):
     """Where descent is, how fast it goes, sums over late steps, each by its precision, and the noise of every step."""
 
     theta: FloatArray
@@ -592,28 +599,28 @@ class Position(NamedTuple):
     deviations: tuple[float, ...] = ()
 
     @classmethod
-    def start(cls, theta: FloatArray) -> Position:
+    def start(cls, theta: FloatArray) -> Iterate:
         """Return the position before the first step."""
         nothing = np.zeros_like(theta)
         return cls(theta, nothing, nothing, nothing)
 
-    def weights(self, how: Steps) -> FloatArray:
+    def weights(self, rule: Steps) -> FloatArray:
         """Return how much each step counts in the means over late ones."""
         precisions = np.maximum(self.deviations, _TINY) ** -2.0
-        precisions[: how.first_averaged] = 0.0
+        precisions[: rule.first_averaged] = 0.0
         return np.asarray(precisions / np.sum(precisions))
 
 
-def stepped(position: Position, how: Steps, released: FloatArray, deviation: float, *, averaged: bool) -> Position:
+def next_iterate(iterate: Iterate, rule: Steps, released: FloatArray, deviation: float, *, averaged: bool) -> Iterate:
     """Take a step, `averaged` or an early one, along a released sum whose entries have noise of this deviation."""
-    theta, velocity, thetas, sums, deviations = position
+    theta, velocity, thetas, sums, deviations = iterate
     if averaged:
         weight = max(deviation, _TINY) ** -2.0
         thetas, sums = thetas + weight * theta, sums + weight * released
-    velocity = how.momentum * velocity + how.size @ released
+    velocity = rule.momentum * velocity + rule.size @ released
     # Of steps with momentum the mean velocity is as long as without.
-    theta = theta + (velocity if how.momentum == 0.0 else 2.0 * (1.0 - how.momentum) * velocity)
-    return Position(theta, velocity, thetas, sums, (*deviations, deviation))
+    theta = theta + (velocity if rule.momentum == 0.0 else 2.0 * (1.0 - rule.momentum) * velocity)
+    return Iterate(theta, velocity, thetas, sums, (*deviations, deviation))
 
 
 def next_clip(clip: float, beyond: float, share: float) -> float:
@@ -621,7 +628,7 @@ def next_clip(clip: float, beyond: float, share: float) -> float:
     return clip * math.exp(_CLIP_RATE * max(-1.0, min(1.0, beyond - share)))
 
 
-class Told(NamedTuple):
+class UnshrunkEstimate(NamedTuple):
     """What the mean sum of late steps says of least squares: it is X'X (theta - mean theta_t) and noise, solved.
 
     X'X is without what noise spreads its spectrum by. What noise else is in it counts by theta - mean theta_t. Given
@@ -636,7 +643,7 @@ class Told(NamedTuple):
     spread: float
 
 
-class Found(NamedTuple):
+class DescentResult(NamedTuple):
     """Result of the descent: coefficients (k, l) and their error estimates."""
 
     theta: FloatArray
@@ -644,51 +651,53 @@ class Found(NamedTuple):
     covariance: FloatArray
     covariance_of_xx: FloatArray
     #: None if X'X was not released.
-    told: Told | None = None
+    unshrunk: UnshrunkEstimate | None = None
 
-    def at(self, theta: FloatArray) -> Found:
+    def at(self, theta: FloatArray) -> DescentResult:
         """Return the result with coefficients moved there."""
-        told = self.told and self.told._replace(theta=self.told.theta + theta - self.theta)
-        return self._replace(theta=theta, told=told)
+        unshrunk = self.unshrunk and self.unshrunk._replace(theta=self.unshrunk.theta + theta - self.theta)
+        return self._replace(theta=theta, unshrunk=unshrunk)
 
 
-def found(position: Position, how: Steps, coordinates: Coordinates) -> Found:
+def pooled_estimate(iterate: Iterate, rule: Steps, coordinates: Coordinates) -> DescentResult:
     """Return the pooled estimate of all late steps.
 
     Along an eigenvector of G with eigenvalue g, a step of size s multiplies the distance to the minimiser by 1 - s g
     and adds s times its noise. The mean sum is g times the mean distance, plus noise; m times that is added at the end.
     So the estimate is linear in the minimiser and in the noise of every step, by a recursion from the last step.
     """
-    precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
-    theta, sums = position.thetas / precision, position.sums / precision
+    precision = float(np.sum(np.maximum(iterate.deviations[rule.first_averaged :], _TINY) ** -2.0))
+    theta, sums = iterate.thetas / precision, iterate.sums / precision
     features = len(coordinates.whitening)
     if coordinates.noise == 0.0:
-        covariance = max(_walked(position, how), 1.0 / precision) * how.size @ how.size
-        return Found(theta, covariance, np.zeros_like(covariance))
+        covariance = max(_random_walk_variance(iterate, rule), 1.0 / precision) * rule.size @ rule.size
+        return DescentResult(theta, covariance, np.zeros_like(covariance))
     values, vectors = coordinates.spectrum
     ridge = _STEP_RIDGE * coordinates.noise * math.sqrt(features)
     kept = np.maximum(values, 0.0)
-    size, last = how.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
+    size, last = rule.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
     edge = coordinates.noise * math.sqrt(features)
     at_least = np.maximum(values, _EIGENVALUE_FLOOR * edge)
-    variances, of_xx = _along_eigenvectors(position, how, size, last, at_least, coordinates)
+    variances, of_xx = _along_eigenvectors(iterate, rule, size, last, at_least, coordinates)
     # Noise in X'X spreads its spectrum.
     denoised = np.maximum(denoised_eigenvalues(values, coordinates.noise), _FLOOR_OF_LIMITS * edge)
     inverse = (vectors / denoised) @ vectors.T
-    told = Told(theta + inverse @ sums, inverse @ inverse / precision, theta, coordinates.noise**2 * precision)
-    return Found(
+    unshrunk = UnshrunkEstimate(
+        theta + inverse @ sums, inverse @ inverse / precision, theta, coordinates.noise**2 * precision
+    )
+    return DescentResult(
         theta + (vectors * last) @ (vectors.T @ sums),
         (vectors * variances) @ vectors.T,
         (vectors * of_xx) @ vectors.T,
-        told,
+        unshrunk,
     )
 
 
 def _along_eigenvectors(
-    position: Position, how: Steps, size: FloatArray, last: FloatArray, values: FloatArray, coordinates: Coordinates
+    iterate: Iterate, rule: Steps, size: FloatArray, last: FloatArray, values: FloatArray, coordinates: Coordinates
 ) -> tuple[FloatArray, FloatArray]:
     """Return variances by noise in steps and in X'X, if this has these values."""
-    weights = position.weights(how)
+    weights = iterate.weights(rule)
     kept_of_step, by_noise = 1.0 - size * values, (1.0 - last * values) * size
     missed, later, sums_later = np.zeros(len(values)), np.zeros(len(values)), []
     for number in reversed(range(len(weights))):
@@ -696,39 +705,42 @@ def _along_eigenvectors(
         missed += weights[number] * kept_of_step**number
         later = weights[number] + kept_of_step * later
     of_noise = by_noise * np.array(sums_later) + last * weights[::-1, None]
-    variances = np.add.accumulate((of_noise * np.array(position.deviations)[::-1, None]) ** 2)[-1]
+    variances = np.add.accumulate((of_noise * np.array(iterate.deviations)[::-1, None]) ** 2)[-1]
     missed *= 1.0 - last * values
     # Noise in X'X multiplies the error of coefficients, equally in every step.
     return variances, ((1.0 - missed) / values * coordinates.noise) ** 2 * float(np.sum(variances))
 
 
-def found_of_few(position: Position, how: Steps, people: float) -> Found:
+def pooled_estimate_of_few(iterate: Iterate, rule: Steps, people: float) -> DescentResult:
     """Return the mean of late positions, or if steps are few the last one, with about the variance of its noise.
 
     Noise alone takes positions as far as a random walk does; but where sums draw them back, no farther than from one
     least-squares solution. Of both the sum of precisions is taken.
     """
-    size = len(position.theta)
-    walk = how.size @ how.size
-    if how.n_steps < _FEWEST_AVERAGED:
-        theta, variance = position.theta, float(walk[0, 0] * np.sum(np.square(position.deviations)))
+    size = len(iterate.theta)
+    walk = rule.size @ rule.size
+    if rule.n_steps < _FEWEST_AVERAGED:
+        theta, variance = iterate.theta, float(walk[0, 0] * np.sum(np.square(iterate.deviations)))
     else:
-        precision = float(np.sum(np.maximum(position.deviations[how.first_averaged :], _TINY) ** -2.0))
-        walked, drawn = float(walk[0, 0]) * _walked(position, how), 1.0 / (precision * (_MOVING * people) ** 2)
-        theta, variance = position.thetas / precision, walked * drawn / max(walked + drawn, _TINY)
+        precision = float(np.sum(np.maximum(iterate.deviations[rule.first_averaged :], _TINY) ** -2.0))
+        walked, drawn = (
+            float(walk[0, 0]) * _random_walk_variance(iterate, rule),
+            1.0 / (precision * (_MOVING * people) ** 2),
+        )
+        theta, variance = iterate.thetas / precision, walked * drawn / max(walked + drawn, _TINY)
     covariance = variance * np.eye(size)
-    return Found(theta, covariance, np.zeros((size, size)))
+    return DescentResult(theta, covariance, np.zeros((size, size)))
 
 
-def _walked(position: Position, how: Steps) -> float:
+def _random_walk_variance(iterate: Iterate, rule: Steps) -> float:
     """Return the variance of the mean over late steps, of size 1, where nothing draws them back: a random walk's."""
-    weights, total = position.weights(how).tolist(), 0.0
-    for start, deviation in enumerate(position.deviations):
+    weights, total = iterate.weights(rule).tolist(), 0.0
+    for start, deviation in enumerate(iterate.deviations):
         velocity = theta = mean = 0.0
         for number in range(start, len(weights)):
             mean += weights[number] * theta
-            velocity = how.momentum * velocity + (number == start)
-            theta += velocity * (1.0 if how.momentum == 0.0 else 2.0 * (1.0 - how.momentum))
+            velocity = rule.momentum * velocity + (number == start)
+            theta += velocity * (1.0 if rule.momentum == 0.0 else 2.0 * (1.0 - rule.momentum))
         total += (mean * deviation) ** 2
     return total
 
@@ -741,7 +753,9 @@ class Shrunk(NamedTuple):
     ridge: float
 
 
-def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: float = UNLIKELY) -> Shrunk:
+def shrunk(
+    coef: FloatArray, covariance: FloatArray, xx: FloatArray, likelihood_drop: float = LIKELIHOOD_DROP
+) -> Shrunk:
     """Shrink coefficients according to their noise; a priori all have one variance, in the units of the sums.
 
     Their mean square is the largest with a likelihood not much below the maximum. A larger one is safer, but loses
@@ -750,24 +764,24 @@ def shrunk(coef: FloatArray, covariance: FloatArray, xx: FloatArray, unlikely: f
     outcomes = coef.shape[1]
     variances, vectors = eigh(covariance)
     variances = np.maximum(variances, _TINY)
-    turned = vectors.T @ coef
-    squares = np.add.reduce(turned**2, axis=1)
+    rotated = vectors.T @ coef
+    squares = np.add.reduce(rotated**2, axis=1)
     # Ascending, the middle one, or the mean of two.
     size = len(variances)
     signals = _SIGNALS * ((float(variances[(size - 1) // 2]) + float(variances[size // 2])) / 2.0)
     totals = signals[:, None] + variances
     likelihoods = -0.5 * np.add.reduce(squares / totals + outcomes * np.log(totals), axis=1)
-    signal = signals[(likelihoods >= np.maximum.reduce(likelihoods) - unlikely).nonzero()[0][-1]]
+    signal = signals[(likelihoods >= np.maximum.reduce(likelihoods) - likelihood_drop).nonzero()[0][-1]]
     factors = signal / (signal + variances)
     half = vectors * factors
     kept = symmetric(half @ (variances[:, None] * half.T))
     # A ridge p removes p/(g + p) of a direction, g the value of X'X there.
     sizes = np.add.reduce(vectors * (xx @ vectors), axis=0)
     ridge = float(np.exp(np.mean(np.log(np.maximum(sizes * variances / signal, _TINY)))))
-    return Shrunk(half @ turned, kept, ridge)
+    return Shrunk(half @ rotated, kept, ridge)
 
 
-def lost(coef: FloatArray, covariance: FloatArray, xx: FloatArray, left: float) -> float:
+def expected_error(coef: FloatArray, covariance: FloatArray, xx: FloatArray, left: float) -> float:
     """Return the part of the squared predictions, about their mean, that is expected to be wrong: 1 at most.
 
     `coef` are shrunk. `covariance` is that before, of which so much is left.
@@ -826,6 +840,6 @@ def inverse(matrix: FloatArray) -> FloatArray:
 
 
 def _triangular(whitening: FloatArray) -> FloatArray:
-    """Turn coordinates: whitening = turn @ lower, turn orthogonal; return lower."""
+    """Rotate coordinates: whitening = rotation @ lower; return lower."""
     _, right = linalg.qr(whitening[:, ::-1])
     return np.ascontiguousarray(right[::-1, ::-1])

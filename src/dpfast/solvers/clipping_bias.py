@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.averaged_descent import Coordinates, Found, inverse
+from dpfast.solvers.averaged_descent import Coordinates, DescentResult, inverse
 from dpfast.solvers.ridge import eigh
 
 # The share of people beyond the second clip, over that beyond the first.
@@ -58,7 +58,7 @@ FEWER = 1.0 / 8.0
 _FARTHER = 1.5
 # Spreads of logarithms of sizes that are tried, and the prior of their logarithm; and how many people, over those
 # aimed at, may be beyond the first clip.
-_SPREADS, _USUAL_SPREAD, _UNSURE, _BEYOND = np.geomspace(0.4, 2.0, 60), 1.1, 0.4, (0.3, 1.5)
+_SPREADS, _TYPICAL_SPREAD, _UNSURE, _BEYOND = np.geomspace(0.4, 2.0, 60), 1.1, 0.4, (0.3, 1.5)
 # Least share of people beyond the first clip, and noise in counts; and largest counts, over people and noise.
 _LEAST_SHARE, _LEAST_NOISE, _MOST_PEOPLE, _MOST_NOISE = 1e-9, 1e-3, 4.0, 40.0
 # Over the larger of what a bias may be and of its noise: the largest that is seen, and the least variance.
@@ -112,9 +112,9 @@ def tail(
     expected = -people * np.diff(special.ndtr(-(quantiles[0] + steps)), append=0.0)
     squares = np.sum(expected**2, axis=1)
     scales = np.clip(expected @ counts[seen] / np.maximum(squares, 1e-300), *_BEYOND)
-    misfits = np.sum((counts[seen] - scales[:, None] * expected) ** 2, axis=1) / deviation**2
-    misfits += (np.log(_SPREADS / _USUAL_SPREAD) / _UNSURE) ** 2
-    weights = np.exp(-0.5 * (misfits - np.min(misfits)))
+    deviances = np.sum((counts[seen] - scales[:, None] * expected) ** 2, axis=1) / deviation**2
+    deviances += (np.log(_SPREADS / _TYPICAL_SPREAD) / _UNSURE) ** 2
+    weights = np.exp(-0.5 * (deviances - np.min(deviances)))
     spread = math.exp(float(np.log(_SPREADS) @ weights) / float(np.sum(weights)))
     usual = math.exp(spread * float(quantiles[1] - quantiles[0]))
     quantiles[1] += math.log(min(max(far / (clip * usual), 1.0), _FARTHER)) / spread
@@ -135,12 +135,12 @@ class Excess(NamedTuple):
     tail: Tail
 
 
-def hidden(clips: FloatArray) -> FloatArray:
+def hidden_share(clips: FloatArray) -> FloatArray:
     """Return which part of few people's bias is beyond clips, over the deviation of a residual in their mean row."""
     return np.asarray(np.exp(np.minimum((_ALL_HIDDEN - clips) / _BY_E, 0.0)))
 
 
-class Few(NamedTuple):
+class RareBiases(NamedTuple):
     """Biases of the coefficients of columns that few people have, d, as they are expected a priori."""
 
     #: Where a coefficient of 1 is, (d, k), and how large the bias is for each outcome, (l, d).
@@ -152,26 +152,26 @@ class Few(NamedTuple):
     #: Whether so few people have the column that its bias is its own, (d,).
     is_rare: NDArray[np.bool_]
 
-    def seen_and_sought(self, outcome: int, basis: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def measured_and_true(self, outcome: int, basis: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return means of what is measured and of the bias, (2, k), and variances, with covariances between these.
 
         Parts of one bias in several directions are taken as independent; `joint` makes up for it.
         """
-        turned, seen = self.directions @ basis, 1.0 - self.hidden
-        means = np.array([self.mean[outcome] * seen, self.mean[outcome]]) @ turned
+        rotated, seen = self.directions @ basis, 1.0 - self.hidden
+        means = np.array([self.mean[outcome] * seen, self.mean[outcome]]) @ rotated
         variances = np.array([seen**2 + (_HIDDEN_UNSURE * self.hidden) ** 2, seen, np.ones(len(seen))])
-        return means, (variances * self.deviation[outcome] ** 2) @ turned**2
+        return means, (variances * self.deviation[outcome] ** 2) @ rotated**2
 
     def joint(self, outcome: int, basis: FloatArray, covariance: FloatArray, noise: FloatArray) -> FloatArray:
         """Return a covariance of biases in which those of one column, in several directions, are parts of one.
 
         So a bias of a rare column's coefficient is none of others'.
         """
-        turned = (self.is_rare * self.deviation[outcome])[:, None] * (self.directions @ basis)
-        seen, between, sought = self.seen_and_sought(outcome, basis)[1]
+        rotated = (self.is_rare * self.deviation[outcome])[:, None] * (self.directions @ basis)
+        seen, between, sought = self.measured_and_true(outcome, basis)[1]
         # What is left of each direction's part, where it is measured.
         left = np.sqrt(np.maximum(1.0 - between**2 / np.maximum(sought * (seen + noise), _TINY), 0.0))
-        together = turned.T @ turned * np.outer(left, left)
+        together = rotated.T @ rotated * np.outer(left, left)
         values, vectors = eigh(covariance + together - np.diag(np.diag(together)))
         return np.asarray(vectors * np.maximum(values, 0.0) @ vectors.T)
 
@@ -185,7 +185,12 @@ class Corrected(NamedTuple):
 
 
 def corrected(
-    found: Found, coordinates: Coordinates, excess: Excess, level: FloatArray, level_variance: float | None, few: Few
+    found: DescentResult,
+    coordinates: Coordinates,
+    excess: Excess,
+    level: FloatArray,
+    level_variance: float | None,
+    rare: RareBiases,
 ) -> Corrected:
     """Find the expected bias of each outcome's coefficients; `level` is another estimate of a constant, if it has one.
 
@@ -205,8 +210,8 @@ def corrected(
     squares = _SQUARES if level_variance is not None else _SQUARES[-2:]
     theta, centers, covariances = found.theta.copy(), found.theta.copy(), []
     for outcome, own in enumerate(found.theta.T):
-        basis = _basis(own, (few.deviation[outcome][:, None] * few.directions).T, constant=constant)
-        means, of_few = few.seen_and_sought(outcome, basis)
+        basis = _basis(own, (rare.deviation[outcome][:, None] * rare.directions).T, constant=constant)
+        means, of_few = rare.measured_and_true(outcome, basis)
         bias, variances = basis.T @ seen[:, outcome], np.sum(basis * (noise @ basis), axis=0)
         measured = bias**2 / np.maximum(variances, _TINY)
         along = _ALONG * _LARGEST_SIGNAL * of_tail.growth
@@ -221,7 +226,7 @@ def corrected(
         prior = of_few, 1 + constant, max(largest, constant * bias[0] ** 2), along, of_tail.growth, squares
         mean, covariance = _posterior(bias - means[0], variances, *prior)
         mean += means[1]
-        covariance = few.joint(outcome, basis, covariance, variances)
+        covariance = rare.joint(outcome, basis, covariance, variances)
         covariance += (_UNCERTAIN * (1.0 - 1.0 / factors[0])) ** 2 * np.outer(mean, mean)
         if excess.deviation is not None:
             of_constant = mean[0] ** 2 + covariance[0, 0] if constant else largest
@@ -239,21 +244,21 @@ def corrected(
 
 
 def corrected_about(
-    constant: FloatArray, found: Found, coordinates: Coordinates, excess: Excess, few: Few
+    constant: FloatArray, found: DescentResult, coordinates: Coordinates, excess: Excess, rare: RareBiases
 ) -> Corrected:
     """Find it where a direction of the coefficients, and no coordinate, is that of a constant."""
     columns = np.column_stack([constant, np.eye(len(constant))])
-    turned = np.asarray(linalg.qr(columns, mode="economic")[0], np.float64)[:, ::-1]
-    turned[:, -1] *= np.sign(turned[:, -1] @ constant)
+    rotated = np.asarray(linalg.qr(columns, mode="economic")[0], np.float64)[:, ::-1]
+    rotated[:, -1] *= np.sign(rotated[:, -1] @ constant)
     theta, center, covariance = corrected(
-        found._replace(theta=turned.T @ found.theta, covariance=turned.T @ found.covariance @ turned),
-        replace(coordinates, constant=True, xx=turned.T @ coordinates.xx @ turned),
-        excess._replace(total=turned.T @ excess.total),
-        turned[:, -1] @ found.theta,
+        found._replace(theta=rotated.T @ found.theta, covariance=rotated.T @ found.covariance @ rotated),
+        replace(coordinates, constant=True, xx=rotated.T @ coordinates.xx @ rotated),
+        excess._replace(total=rotated.T @ excess.total),
+        rotated[:, -1] @ found.theta,
         None,
-        few._replace(directions=few.directions @ turned),
+        rare._replace(directions=rare.directions @ rotated),
     )
-    return Corrected(turned @ theta, turned @ center, turned @ covariance @ turned.T)
+    return Corrected(rotated @ theta, rotated @ center, rotated @ covariance @ rotated.T)
 
 
 def _along(own: FloatArray, covariance: FloatArray, level: float, bias: float, growth: float) -> FloatArray:
@@ -267,12 +272,12 @@ def _along(own: FloatArray, covariance: FloatArray, level: float, bias: float, g
     return np.asarray(math.copysign(1.0, bias) * np.minimum(growth * steepness * _ALONG / (1.0 - lost), _STEEPEST))
 
 
-def _basis(own: FloatArray, few: FloatArray, *, constant: bool) -> FloatArray:
+def _basis(own: FloatArray, rare: FloatArray, *, constant: bool) -> FloatArray:
     """Return orthonormal columns: the constant, if there is one; the coefficients; those of few people; others."""
     size = len(own)
     leading = [np.eye(size)[-1]] if constant else []
     leading.append(own * (np.arange(size) < size - constant))
-    basis = np.asarray(linalg.qr(np.column_stack([*leading, few, np.eye(size)]), mode="economic")[0], np.float64)
+    basis = np.asarray(linalg.qr(np.column_stack([*leading, rare, np.eye(size)]), mode="economic")[0], np.float64)
     for place, direction in enumerate(leading):
         basis[:, place] *= 1.0 if basis[:, place] @ direction >= 0.0 else -1.0
     return basis
@@ -281,7 +286,7 @@ def _basis(own: FloatArray, few: FloatArray, *, constant: bool) -> FloatArray:
 def _posterior(
     bias: FloatArray,
     variances: FloatArray,
-    few: FloatArray,
+    rare: FloatArray,
     n_leading: int,
     largest: float,
     along: FloatArray,
@@ -292,10 +297,10 @@ def _posterior(
 
     `few` has the variances of a further part as it is seen, as it is, and between these.
     """
-    unit = math.sqrt(max(largest, float(np.max(variances)), float(np.max(few)), _TINY))
+    unit = math.sqrt(max(largest, float(np.max(variances)), float(np.max(rare)), _TINY))
     bias = np.clip(bias / unit, -_FARTHEST, _FARTHEST)
     variances, largest = np.maximum(variances / unit**2, _EXACT), max(largest / unit**2, _EXACT)
-    few = few / unit**2
+    rare = rare / unit**2
     # Of every combination, and first of no bias: the square, how much along, how much apart, and the weight.
     each = np.empty((4, len(of_squares), len(along), len(_OTHERS)))
     each[0], each[1] = (of_squares * largest)[:, None, None], along[:, None]
@@ -307,8 +312,8 @@ def _posterior(
     leading, rest = np.split(bias, [n_leading])
     own, free = np.split(variances, [n_leading])
     # As seen, between both, and as sought.
-    of_rest = (squares * others)[:, None] + few[:, None, n_leading:]
-    of_leading = prior + (few[:, :n_leading, None] * np.eye(n_leading))[:, None]
+    of_rest = (squares * others)[:, None] + rare[:, None, n_leading:]
+    of_leading = prior + (rare[:, :n_leading, None] * np.eye(n_leading))[:, None]
     total, apart = of_leading[0] + np.diag(own), of_rest[0]
     inverse, kept = np.linalg.inv(total), of_rest[1] / (apart + free)
     gain = of_leading[1] @ inverse

@@ -102,7 +102,7 @@ _ENERGY_STEPS = 8
 # How many times noise in X'X counts for a column that varies far less than the others.
 _NOISE_OF_LOW_VARIANCE = 4.0
 # Largest part of a coefficient, by squares, that shrinkage may take away.
-_UNTOLD = 0.5
+_UNRESOLVED = 0.5
 # The probability below the upper 95% limit, and a relative error of variances far below those that matter.
 _WIDENED, _LEAST_NOISE = 0.975, 1e-3
 
@@ -118,7 +118,7 @@ class Posterior(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class InferenceState:
     """Released normal equations X'Y = X'X theta + error of d features and l outcomes, and how large the error is."""
 
     xx: FloatArray  # (d, d), X'X as expected from its release, or its replacement beside such an X'Y
@@ -144,7 +144,7 @@ class Evidence:
     low_variance: NDArray[np.bool_] | None = None  # (d,), features that vary far less than the others
 
     @property
-    def prominence(self) -> float:
+    def signal_to_noise(self) -> float:
         """Mean square of X'Y, in units of its error: about 1 where there is no signal."""
         groups = np.split(self.xy, len(self.covariance), axis=1)
         squares = (np.sum(xy * (linalg.pinvh(own) @ xy)) for xy, own in zip(groups, self.covariance, strict=True))
@@ -237,8 +237,10 @@ class _Distance(NamedTuple):
 
     def squared(self, vectors: FloatArray, means: FloatArray, variances: FloatArray) -> FloatArray:
         """Return its expected squares, (m, 1), for means and variances along these vectors, (m, d)."""
-        turned = self.lengths @ vectors
-        apart: FloatArray = np.sum((means @ turned.T - self.start) ** 2, axis=1) + variances @ np.sum(turned**2, axis=0)
+        rotated = self.lengths @ vectors
+        apart: FloatArray = np.sum((means @ rotated.T - self.start) ** 2, axis=1) + variances @ np.sum(
+            rotated**2, axis=0
+        )
         return apart[:, None]
 
 
@@ -312,8 +314,8 @@ class _Directions:
             centers = np.column_stack([centers, constant.level + centers @ constant.weights])
             spreads = np.column_stack([spreads, np.sqrt(noise**2 + constant.sampled)])
         # Not of spreads: few large sizes would decide these.
-        untold = weights @ (lost @ (functions**2).T) > _UNTOLD * np.sum(functions**2, axis=1)
-        return _Mixture(weights, centers, spreads, untold & (self.least_signal > 0.0))
+        unresolved = weights @ (lost @ (functions**2).T) > _UNRESOLVED * np.sum(functions**2, axis=1)
+        return _Mixture(weights, centers, spreads, unresolved & (self.least_signal > 0.0))
 
     def _priors(self, observed: FloatArray, sampled: FloatArray) -> FloatArray:
         """Return the tau^2 that are tried."""
@@ -406,7 +408,7 @@ class Textbook(NamedTuple):
         return Posterior(self.center, self.deviation, self.center - reach, self.center + reach, opposite)
 
 
-def evidence_of_moments(
+def inference_of_moments(
     moments: NoisyMoments,
     *,
     center: FloatArray | None = None,
@@ -415,7 +417,7 @@ def evidence_of_moments(
     fit_intercept: bool = False,
     reduced: ReducedMoments | None = None,
     alike: bool = True,
-) -> Evidence:
+) -> InferenceState:
     """Return the posterior from moments as released, `reduced` if that is known: shrunk ones are not unbiased.
 
     `alike` says that features are in units that tell how large their coefficients are.
@@ -438,23 +440,23 @@ def evidence_of_moments(
     added = (features + 1) * noise.off_diagonal**2
     size = float(np.mean(np.einsum("mii->mi", covariance)))
     spread = added / size if added > 0.0 else 0.0
-    evidence = Evidence(
+    state = InferenceState(
         symmetric(xx), symmetric(inverse), reduced.xy, covariance, spread, noise.sampling, units, outcome_unit
     )
     if not alike:
-        evidence = replace(evidence, hidden=hidden_columns(np.diag(reduced.xx), noise.diagonal))
+        state = replace(state, hidden=hidden_columns(np.diag(reduced.xx), noise.diagonal))
     if not fit_intercept:
-        return evidence
+        return state
     assert reduced.shift is not None
     assert moments.y is not None
     rows = max(moments.n or 0.0, 1.0)
     mean = moments.y / rows
     # The noise of sums: of outcomes, of the number of rows, and of rows times the coefficients as they seem.
-    squares = np.sum((evidence.inverse @ reduced.xy) ** 2, axis=0)
+    squares = np.sum((state.inverse @ reduced.xy) ** 2, axis=0)
     own = moments.noise
     level_noise = np.sqrt(own.y**2 + (own.n * mean) ** 2 + own.x**2 * squares) / rows
     at = reduced.shift if center is None else reduced.shift - center
-    return replace(evidence, constant=at, level=mean, level_noise=level_noise, n_rows=rows)
+    return replace(state, constant=at, level=mean, level_noise=level_noise, n_rows=rows)
 
 
 def _least_eigenvalues(values: FloatArray, vectors: FloatArray, variance: FloatArray) -> FloatArray:
@@ -523,7 +525,7 @@ class NoisyRatio(NamedTuple):
 
 
 # An eigenvalue is above the noise beyond this many deviations times the root of their number (Wigner 1955: 2).
-_STANDS_OUT = 2.25
+_ABOVE_NOISE = 2.25
 # A coefficient is identified if its unit vector has no more than this, squared, in unidentified directions.
 _UNSEEN = 0.05
 # Change of predictions of counts in a step, at most, for the longest row, and by a shift of all of them.
@@ -596,8 +598,8 @@ def errors(theta: FloatArray, sums: Sums) -> Errors:
     seen = values > _least(sums)
     found = theta + moved
     inverse = (vectors / np.maximum(values, _least(sums))) @ vectors.T
-    spread, turned = eigh(sums.squares)
-    meat = (turned * np.maximum(spread, 0.0)) @ turned.T + sums.noise_of_score**2 * np.eye(len(theta))
+    spread, rotated = eigh(sums.squares)
+    meat = (rotated * np.maximum(spread, 0.0)) @ rotated.T + sums.noise_of_score**2 * np.eye(len(theta))
     meat += sums.noise_of_curvature**2 * (float(blurred @ blurred) * np.eye(len(theta)) + np.outer(blurred, blurred))
     hidden = vectors[:, ~seen] @ vectors[:, ~seen].T
     last = np.array([sums.curvature[-1, -1], math.sqrt(2.0) * sums.noise_of_curvature])
@@ -614,8 +616,8 @@ def _step(sums: Sums, *, is_last: bool) -> _Step:
     moved = (vectors / np.maximum(values, _least(sums))) @ (vectors.T @ sums.score)
     if rates is not None:
         # Without a constant, rates are at least the trace's part of the longest row.
-        k, curved = rates.constant, sums.curvature
-        rate = float(curved[-1, -1]) / k**2 if k > 0.0 else float(np.trace(curved)) / rates.length**2
+        k, curvature = rates.constant, sums.curvature
+        rate = float(curvature[-1, -1]) / k**2 if k > 0.0 else float(np.trace(curvature)) / rates.length**2
         is_close &= float(moved @ sums.score) <= _CLOSE * rate
         if not (is_last and is_close):
             moved = moved * min(1.0, _FAR / max(rates.most(moved), rates.most(-moved), _TINY))
@@ -637,5 +639,5 @@ def _shifted(sums: Sums, constant: float) -> tuple[float, float, Sums, bool]:
 
 
 def _least(sums: Sums) -> float:
-    noise = _STANDS_OUT * sums.noise_of_curvature * math.sqrt(len(sums.score))
+    noise = _ABOVE_NOISE * sums.noise_of_curvature * math.sqrt(len(sums.score))
     return max(noise, 1e-14 * float(np.trace(sums.curvature)), _TINY)

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast._redacted import in_own_words
+from dpfast._redacted import redact_errors
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas
 from dpfast.kernels import descent
 from dpfast.kernels.columns import in_c_order
@@ -50,7 +50,7 @@ LossFunction = Callable[[FloatArray, FloatArray], ArrayLike]
 # the non-smooth loss in practice, but Newton's steps miss it: the time of a fit would then reveal the rows.
 _LEAST_WIDTH = 2.0**-7
 # The smoothed part of a capped slope. Wider, it moves the fit; narrower, its curvature takes more of epsilon.
-_BENT = 0.25
+_SMOOTHED = 0.25
 # Further right no row would have any curvature left.
 _LARGEST_SHIFT = 64.0
 
@@ -265,7 +265,7 @@ class CappedLogisticLoss(GeneralisedLinearLoss):
     @property
     def _start(self) -> float:
         """Margin at which the smoothing begins, as a double: it defines the loss exactly."""
-        slope = (1.0 - _BENT) * self.cap
+        slope = (1.0 - _SMOOTHED) * self.cap
         return math.log1p(-slope) - math.log(slope)
 
 
@@ -484,7 +484,7 @@ class PoissonLoss(GeneralisedLinearLoss):
     @property
     def _start(self) -> float:
         """Prediction at which the smoothing begins, as a double: it defines the loss exactly."""
-        return math.log((1.0 - _BENT) * self.largest)
+        return math.log((1.0 - _SMOOTHED) * self.largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -650,7 +650,7 @@ def _parameter(name: str, value: object, least: float = 2.0**-100) -> float:
 def _evaluated(name: str, function: LossFunction, z: ArrayLike, y: ArrayLike) -> FloatArray:
     predictions, outcomes = (np.asarray(values, np.float64) for values in np.broadcast_arrays(z, y))
     problem = f"{name} must return numbers, and raise nothing, for any arrays of predictions and outcomes"
-    values: FloatArray = in_own_words(lambda: np.asarray(function(predictions, outcomes), np.float64), problem)
+    values: FloatArray = redact_errors(lambda: np.asarray(function(predictions, outcomes), np.float64), problem)
     if values.shape != predictions.shape:
         raise ValueError(f"{name} must return an array of the shape that it was given")
     return values

@@ -35,7 +35,7 @@ from dpfast._arrays import FloatArray
 # penalty in hindsight, over simulated tables of 500 to 200,000 rows, 5 to 64 features, flat to steep spectra.
 _EIGENVALUE_FLOOR = 0.25
 # Deviations of noise that a sum of squares must be above to be seen: noise alone is in one of 160.
-_STANDS_OUT = 2.5
+_ABOVE_NOISE = 2.5
 # Penalties tried, in units of sigma sqrt(d): from no effect to shrinking everything to zero.
 _PENALTIES = np.geomspace(1e-3, 1e5, 161)
 # Beyond these, a penalty removes the coefficients completely, or none of their noise.
@@ -43,13 +43,13 @@ _LEAST_PENALTY, _LARGEST_PENALTY = 2.0**-200, 2.0**500
 # Mean squared coefficients are estimated from the directions whose eigenvalue is so many deviations of the noise's
 # spectrum above it, all alike: weighted by its square, one direction that all rows share would speak for all of them.
 # Of {1/2, 1, 2, 4, 8, 16, 32, 128, inf} squared, the nearest to the best penalty in hindsight, as below.
-_SQUARED_PROMINENCE = 16.0
+_SQUARED_SIGNAL_TO_NOISE = 16.0
 # The same, where other directions say next to nothing instead: a column of zeros, where X'X has no more than its noise
 # and X'Y has as much as anywhere, would drown the signal of all others, of however many rows. The larger of both
 # estimates counts. Of {4, 16, 32, 64} and weights that vanish with the second or fourth power of the eigenvalue, near
 # the best penalty in hindsight over simulated tables of 1,000 to 200,000 rows, 8 to 30 features, 1 to 100 outcomes,
 # spectra flat, steep, singular, and with one direction in common.
-_SQUARED_PROMINENCE_ALONE = 32.0
+_SQUARED_SIGNAL_TO_NOISE_ALONE = 32.0
 # Standard deviations that the noise is given the benefit of, where the signal in X'Y and the size of X'X are estimated
 # from what is left without its mean. Without them noise passes for signal every other time, and coefficients of nothing
 # but noise lose far more than shrunk ones can. Of {0, 1/4, 1/2, 1, 3/2, 2, 5/2, 3} and {1/2, 1, 2} the pair nearest to
@@ -142,7 +142,7 @@ class Units(NamedTuple):
         """Return a public centre of rows in these units; None for None."""
         return None if center is None else center / self.rows
 
-    def of_evidence(self, units: FloatArray | None, features: int) -> dict[str, Any]:
+    def of_inference(self, units: FloatArray | None, features: int) -> dict[str, Any]:
         """Return the divisors and the factors for coefficients of rows divided by `units`."""
         per = np.full(features, self.rows) * (1.0 if units is None else units)
         return {"units": per, "outcome_unit": self.outcomes}
@@ -178,7 +178,7 @@ def hidden_columns(squares: FloatArray, noise: FloatArray | float) -> NDArray[np
 
     Such columns may be in another unit than the rest: nothing tells how large their coefficients are.
     """
-    reach = _STANDS_OUT * np.asarray(noise)
+    reach = _ABOVE_NOISE * np.asarray(noise)
     return np.asarray((squares < reach) & (squares + reach < np.max(squares - reach)))
 
 
@@ -273,11 +273,11 @@ def _least_risk_penalty(
     return float(penalties[np.argmin(risks)])
 
 
-def _votes(prominences: FloatArray) -> Iterator[FloatArray]:
+def _votes(signals_to_noise: FloatArray) -> Iterator[FloatArray]:
     """Weights of the directions, by their squared eigenvalues in units of the squared spectrum of the noise."""
-    yield 1.0 / (prominences + _SQUARED_PROMINENCE)
-    lifted = prominences + _SQUARED_PROMINENCE_ALONE
-    yield (prominences / lifted) ** 2 / lifted
+    yield 1.0 / (signals_to_noise + _SQUARED_SIGNAL_TO_NOISE)
+    lifted = signals_to_noise + _SQUARED_SIGNAL_TO_NOISE_ALONE
+    yield (signals_to_noise / lifted) ** 2 / lifted
 
 
 def _signal(squares: FloatArray, votes: FloatArray, factors: FloatArray, cross: float) -> float:
@@ -578,7 +578,7 @@ class DenoisedMoments:
        Mathematical Physics 177.
     """
 
-    values: FloatArray  # eigenvalues of X'X that stand out, as they were without noise
+    values: FloatArray  # eigenvalues of X'X above the noise, as they were without noise
     vectors: FloatArray  # their eigenvectors, noisy as they are, in columns
     cosines: FloatArray  # of the angles by which noise turned them
 
@@ -592,11 +592,11 @@ class DenoisedMoments:
         values, vectors = np.linalg.eigh(xx)
         features = len(xx)
         edge = noise_edge(features, off_diagonal)
-        stands_out = values > edge + _TRACY_WIDOM_99 * off_diagonal * features ** (-1.0 / 6.0)
-        values = values[stands_out]
+        above_noise = values > edge + _TRACY_WIDOM_99 * off_diagonal * features ** (-1.0 / 6.0)
+        values = values[above_noise]
         original: FloatArray = (values + np.sqrt(values**2 - edge**2)) / 2.0
         cosines: FloatArray = np.sqrt(1.0 - features * (off_diagonal / original) ** 2)
-        return cls(original, vectors[:, stands_out], cosines)
+        return cls(original, vectors[:, above_noise], cosines)
 
     @property
     def xx(self) -> FloatArray:
@@ -615,10 +615,10 @@ class DenoisedMoments:
         coordinates = self.vectors.T @ paths
         outside = paths - self.vectors @ coordinates
         length = np.sum(outside**2, axis=0)
-        share = np.sqrt(np.maximum(length - self.turned(paths), 0.0) / np.where(length > 0.0, length, 1.0))
+        share = np.sqrt(np.maximum(length - self.rotated(paths), 0.0) / np.where(length > 0.0, length, 1.0))
         return np.asarray(self.inside(paths) + share * outside)
 
-    def turned(self, paths: FloatArray) -> FloatArray:
+    def rotated(self, paths: FloatArray) -> FloatArray:
         """Return the expected squared length of columns that the turning of directions put outside of them."""
         coordinates = self.vectors.T @ paths / self.cosines[:, None]
         return np.asarray(np.sum(coordinates**2 * (1.0 - self.cosines[:, None] ** 2), axis=0))
@@ -633,7 +633,7 @@ class DenoisedMoments:
         """
         others = max(len(paths) - len(self.values), 1)
         outside = np.sum((paths - self.vectors @ (self.vectors.T @ paths)) ** 2, axis=0)
-        by_chance = turning * self.turned(paths) * (chdtri(others, 0.25) / others)
+        by_chance = turning * self.rotated(paths) * (chdtri(others, 0.25) / others)
         explained = by_chance + _OWN_SHARE**2 * np.sum(paths**2, axis=0)
         return np.asarray(np.sqrt(np.maximum(outside - explained, 0.0)))
 

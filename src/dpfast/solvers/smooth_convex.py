@@ -54,7 +54,7 @@ from dpfast.solvers.quadratic import Face, QuadraticProblem, guesses, step_argum
 LocalModel = tuple[float, FloatArray, FloatArray]
 
 _NEWTON_STEPS = 60
-# Of each by half: where bends are narrow and the ridge small, a first step is thousands of times too long.
+# Of each by half: where a smoothing is narrow and the ridge small, a first step is thousands of times too long.
 _SHORTENINGS = 40
 # Where Newton's steps are shorter than this part of the point, precise gradients take over.
 _NEARLY_THERE = 1e-5

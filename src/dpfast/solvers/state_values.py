@@ -251,7 +251,7 @@ def fitted_values(
     onward = known.onward(values, earlier.tail, even, even)
     for step in range(_STEPS):
         tail, fallback = _tail_and_pooled(first, discount, earlier, found, limits)
-        if step > 0 and known.is_told:
+        if step > 0 and known.is_released:
             off = (tail.value - earlier.filled) * cut_error
             tail = known.mean(values, variances / safe**2 + off**2, cut).merged(tail).within(limits)
         onward = known.onward(values, tail, onward.spread, found)
@@ -293,7 +293,7 @@ def fitted_values(
         + (share * cut_error * (tail.value - earlier.filled)) ** 2
     )
     squared += lost.weight**2 * squares + np.minimum(kept * lost.returns, 1.0) ** 2
-    if known.is_told:
+    if known.is_released:
         # What is sampled of a tail is where it went on from.
         going = known.going(onward)
         sampling += counts * cut * np.maximum(going @ values**2 - (going @ values) ** 2, 0.0)
@@ -302,7 +302,7 @@ def fitted_values(
     own_limits = np.abs(values - tail.value) + _TWO_SIDED * np.sqrt(squared + errors.sampled**2 + shrunk)
     reach = float(own_limits[sure].max(initial=0.0)) / (1.0 - min(float(cut[sure].max(initial=0.0)), _MOST_CUT))
     resolved, seems = np.zeros(n_states, np.bool_), values
-    if known.is_told:
+    if known.is_released:
         means = np.where(sure, (sums.returns + (tail.value - earlier.filled) * cut * counts) / safe, values)
         resolved, seems = known.resolved(cut), known.seems(means, tail.value, limits)
 
@@ -392,7 +392,7 @@ class _Tails:
         return cls(sums.ends.T, sums.small_deviation, weights, counts, sums.deviation, sure)
 
     @property
-    def is_told(self) -> bool:
+    def is_released(self) -> bool:
         """Whether last states were released."""
         return bool(self.ends.any())
 
@@ -416,7 +416,7 @@ class _Tails:
         """Return how far the tails of each state's visitors are from the mean of all, and how much to rely on it."""
         apart = values - tail.value
         noise, used = self.deviation**2 * float(apart @ apart), self.sure & (self.weights > 0.0)
-        if not self.is_told or noise == 0.0 or not used.any():
+        if not self.is_released or noise == 0.0 or not used.any():
             return _Onward(np.zeros(len(values)), noise, np.zeros(len(values)), most, most, most)
         sums = self.ends @ apart
         sizes = self.weights[used]
@@ -433,7 +433,7 @@ class _Tails:
     def resolved(self, discounts: FloatArray) -> NDArray[np.bool_]:
         """Return whether last states are told well enough: noise in all of a state's does not make discounts 1."""
         noise = _ONE_SIDED * self.deviation * math.sqrt(len(discounts)) / self.counts
-        return np.asarray(self.is_told & (discounts + noise < _MOST_CUT))
+        return np.asarray(self.is_released & (discounts + noise < _MOST_CUT))
 
     def going(self, onward: _Onward) -> FloatArray:
         """Return shares of last states by state, (n_states, n_states), as they are relied on."""
@@ -447,7 +447,7 @@ class _Tails:
 
         If last states are not told it is the identity. States may then be many, and no matrix of them is formed.
         """
-        if not self.is_told:
+        if not self.is_released:
             return lambda errors, power=1: errors
         led = _led(discounts, self.going(onward))
         return lambda errors, power=1: led**power @ errors
@@ -491,7 +491,7 @@ class _Tails:
         is_seen = mean <= np.where(self.resolved(mean), _HARDLY_SEEN, _UNSEEN)
         led, part = self.led(share * mean, onward), self._unknown(~is_seen | ~self.sure)
         noise = led(own.noise, power=2) + led(own.sampled) ** 2
-        noise += (0.0 if self.is_told else share * mean) ** 2 * one_tail[0]
+        noise += (0.0 if self.is_released else share * mean) ** 2 * one_tail[0]
         # Of states that are not certain the bound counts.
         shrunk = np.sqrt(own.shrunk)
         drawn = led(np.where(self.sure, shrunk, 0.0)) + np.where(self.sure, 0.0, shrunk)
@@ -517,7 +517,7 @@ class _Tails:
             return np.zeros(len(states))
         noise = math.sqrt(float(np.sum(states)))
         there = np.full(len(states), float(np.sum(self.counts[states])) + self.noise * noise)
-        if self.is_told:
+        if self.is_released:
             there = np.minimum(there, np.sum(self.ends[:, states], axis=1) + self.deviation * noise)
         most = np.maximum(self.weights, sys.float_info.min)
         return np.where(states, 1.0, np.clip(there, 0.0, most) / most)

@@ -18,7 +18,7 @@ from dpfast.privacy import Adjacency, Privacy
 from dpfast.privacy.guarantee import coordinate_deviation
 from dpfast.releases.mechanism import Query
 from dpfast.sparse_regression.estimator import SparseRegression
-from dpfast.statistics.sizes import Sizes
+from dpfast.statistics.norm_histograms import NormHistograms
 
 # Nearly all of the budget, for the stage that is attacked.
 _MOST = 0.99
@@ -50,7 +50,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
             yield _coefficient_attack(claim, "paper")
     yield _vote_attack(Privacy(privacy.epsilon), 1, "paper")
     bounded: dict[str, Any] = {"n_nonzero": 1, "bound_x": "private", "bound_y": "private", "selector": "exponential"}
-    sizes = Sizes(rows=True, outcomes=True)
+    sizes = NormHistograms(rows=True, outcomes=True)
     yield from counts_attacks("sparse regression", partial(SparseRegression, **bounded), sizes, privacy)
 
 
@@ -225,11 +225,11 @@ def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Att
     With many of them Gaussian noise is the lesser, where delta allows it.
     """
 
-    def turned(x: FloatArray, y: FloatArray, size: int) -> NDArray[np.int64]:
+    def rotated(x: FloatArray, y: FloatArray, size: int) -> NDArray[np.int64]:
         return np.arange(size) + (size if x[:, 0].min() < -0.5 else 0)
 
     # The lasso's own vote goes to the first feature, but for a person who has a large outcome and the second.
-    selector: Any = turned if size > 1 else "sample_aggregate"
+    selector: Any = rotated if size > 1 else "sample_aggregate"
     options: dict[str, Any] = {"n_nonzero": size, "selector": selector, "n_blocks": 1, "selection_share": _MOST}
     estimator = SparseRegression(calibration=calibration, **options, **claimed(privacy))  # type: ignore[arg-type]
     width = 2 * size

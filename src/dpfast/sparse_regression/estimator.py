@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator.base import Expected, Fitted, Solved, Summed, explains_parameters
 from dpfast.estimator.bounded import PRIVATE_BOX, BoundedEstimator, Measured, columns_of, open_with_outcome, outcomes_of
 from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names, explained_shares
@@ -182,7 +182,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     support_: IntArray = field(init=False)
     intercept_: float | FloatArray = field(init=False)
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         X: Any,
@@ -341,7 +341,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return self._way == "pursuit"
 
     def _mu(self, privacy: Privacy) -> float | None:
-        if self._shares_mu or self._to_find or super()._mu(privacy) is None:
+        if self._shares_mu or self._private_bounds or super()._mu(privacy) is None:
             return super()._mu(privacy)
         return split_with_picks(privacy, float(self.selection_share), self.n_nonzero).mu
 
@@ -386,7 +386,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _check_findable(self) -> None:
         super()._check_findable()
-        if "box_x" in self._to_find:
+        if "box_x" in self._private_bounds:
             raise ValueError(PRIVATE_BOX)
 
     def _measured(

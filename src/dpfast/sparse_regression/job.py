@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpfast.estimator.linear import Names
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
-from dpfast.jobs.rows import Rows, RowsForm
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import Overrides
+from dpfast.jobs.rows import Rows, RowsInput
 from dpfast.sparse_regression.estimator import SparseRegression
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ site = { levels = ["Bern", "Basel", "Genf"], undeclared = "zeros" }
 """
 
 
-class Sparse(Kind):
+class Sparse(JobType):
     """A choice of features, then coefficients on it."""
 
-    KIND = "sparse_regression"
+    JOB_TYPE = "sparse_regression"
     ESTIMATOR = SparseRegression
-    FORM = RowsForm(SparseRegression, needs_bounds=False, example=(_FEATURES, 'days = "number"'))
-    CHANGES = Changes(examples={"n_nonzero": "2", "bound_y": "30.0"})
+    INPUT_TYPE = RowsInput(SparseRegression, needs_bounds=False, example=(_FEATURES, 'days = "number"'))
+    OVERRIDES = Overrides(examples={"n_nonzero": "2", "bound_y": "30.0"})
     NOTE = (
         "The choice of features is noisy too: with few people, a feature that is not in the support may be as good as "
         "one that is. All coefficients outside of it are 0."
@@ -70,4 +70,4 @@ class Sparse(Kind):
         return [("features chosen", f"{len(model.support_)} of {model.n_features_in_}")]
 
 
-KINDS = (Sparse(),)
+JOB_TYPES = (Sparse(),)

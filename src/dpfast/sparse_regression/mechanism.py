@@ -30,7 +30,7 @@ from dpfast.statistics import Grid, rounded_bound
 from dpfast.statistics.rows import NORM_SLACK, RowMap
 
 #: Root mean square of a coefficient that convexity is chosen for.
-USUAL_COEFFICIENT = 0.5
+TYPICAL_COEFFICIENT = 0.5
 
 
 # Assumed where nothing is known: mean squared norm of rows on the support as a fraction of its squared bound, the
@@ -86,7 +86,7 @@ def bounds_on_support(
 def error_of_coefficients(bounds: ObjectiveBounds) -> SplitCost | None:
     """Return the cost of convexity if the number of people is private; None if it is public.
 
-    `ObjectiveBounds.usual_excess` then assumes no curvature, and the fewest people. Useful coefficients come from
+    `ObjectiveBounds.typical_excess` then assumes no curvature, and the fewest people. Useful coefficients come from
     many people: their error is proportional to the sum of noise and shrinkage.
     """
     if bounds.n_rows is not None:
@@ -99,7 +99,7 @@ class _ErrorOfCoefficients(SplitCost):
     """Noise, and the pull of convexity towards 0."""
 
     def __call__(self, deviation: float, convexity: float) -> float:
-        return math.hypot(deviation, USUAL_COEFFICIENT * convexity)
+        return math.hypot(deviation, TYPICAL_COEFFICIENT * convexity)
 
 
 class Choices(NamedTuple):
@@ -145,7 +145,7 @@ class SupportThenFit(Mechanism[Chosen]):
         # Without one feature of the support, its part of the sum of squares is left.
         left = 0.5 * n * spread * bounds.curvature / bounds.n_features * signal**2
         missed = self.selection.missed(left, n_features)
-        prediction = math.sqrt(spread) * bounds.row_bound * USUAL_COEFFICIENT
+        prediction = math.sqrt(spread) * bounds.row_bound * TYPICAL_COEFFICIENT
         moved = self.regression.prediction_error(n, spread, prediction)
         return Errors(moved, missed, prediction, bounds.outcome_bound)
 
@@ -163,7 +163,7 @@ class PursuitFit(Pursuit):
         """Expect every round to be like the first: residuals are normal and as large as all outcomes."""
         size, n_features = self.size, self.shape[0]
         radius = self.radius(size)
-        prediction = math.sqrt(spread) * radius * USUAL_COEFFICIENT
+        prediction = math.sqrt(spread) * radius * TYPICAL_COEFFICIENT
         outcome = min(prediction / math.sqrt(R2), self.outcome_bound)
         squares = n * (self.max_rows or 1) * spread * radius**2 / size
         # Of the curvature, the share that the clip leaves.

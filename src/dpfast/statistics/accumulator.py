@@ -16,7 +16,7 @@ from dpfast import _arguments as check
 from dpfast import _transaction as transaction
 from dpfast import io
 from dpfast._arrays import IntArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast._threads import RowRanges, run_in_threads, single_threaded_blas, threads_for
 from dpfast.io.people import People, people
 from dpfast.io.sources import dtype_name, unfit
@@ -87,7 +87,7 @@ class GramAccumulator(Layout):
         self.n_threads = n_threads
         self._maps: Maps = None, None
         self._totals = self._new_totals()
-        self._additions = transaction.Additions()
+        self._additions = transaction.PendingAdditions()
 
     def mapped_by(self, map_x: io.BlockMap | None, map_y: io.BlockMap | None) -> Self:
         """Let blocks of rows pass through public maps from now on: see `gram`. Internal."""
@@ -104,7 +104,7 @@ class GramAccumulator(Layout):
         return self._additions.n_made
 
     @transaction.atomic
-    @quiet
+    @suppress_float_warnings
     def update(self, X: object, Y: object = None, rows: ArrayLike | None = None) -> GramAccumulator:
         """Add rows.
 
@@ -144,7 +144,7 @@ class GramAccumulator(Layout):
         self._gathered(spilled)
 
     @transaction.atomic
-    @quiet
+    @suppress_float_warnings
     def merge(self, other: GramAccumulator) -> GramAccumulator:
         """Add what another accumulator of the same shape, bounds and sums has seen; return this one."""
         if not isinstance(other, GramAccumulator):
@@ -331,10 +331,10 @@ class GramAccumulator(Layout):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._additions = transaction.Additions(self.__dict__.pop("_n_updates"))
+        self._additions = transaction.PendingAdditions(self.__dict__.pop("_n_updates"))
 
 
-@quiet
+@suppress_float_warnings
 def gram(
     X: object,
     Y: object = None,
@@ -502,7 +502,7 @@ def use_blas() -> bool:
 
 
 def _checked_rows(rows: ArrayLike, n_rows: int) -> IntArray:
-    index = np.asarray(io.borrowed(rows, "rows"))
+    index = np.asarray(io.zero_copy_view(rows, "rows"))
     if index.ndim != 1:
         raise ValueError(f"rows must be 1-D, got {index.ndim} dimensions")
     if index.dtype == np.bool_:
@@ -544,7 +544,7 @@ class SampledGram:
         )
 
 
-@quiet
+@suppress_float_warnings
 def sampled_gram(
     X: object, Y: object, rows: ArrayLike, *, bound_x: float, bound_y: float, n_threads: int | None = None
 ) -> SampledGram:

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.io.partitions import Partitions
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels.columns import FixedPoint
@@ -138,7 +138,7 @@ def state_sum_bound(returns: FilledReturns, clip: float, most_visited: int) -> f
     return (clip * _ROUND_UP * sqrt_up(entries) + rounded) * _ROUND_UP
 
 
-@quiet
+@suppress_float_warnings
 def return_means(trajectories: Any, returns: FilledReturns, *, with_count: bool) -> FixedPoint:
     """Sum people's mean returns and mean parts of 1 that were not cut, over all steps and over late ones, and 1.
 
@@ -162,7 +162,7 @@ def return_means(trajectories: Any, returns: FilledReturns, *, with_count: bool)
     return _summed(trajectories, of_block, partial(return_means, returns=returns, with_count=with_count))
 
 
-@quiet
+@suppress_float_warnings
 def visit_counts(trajectories: Any, returns: FilledReturns, edges: IntArray) -> FixedPoint:
     """Count people by how many states they visit, at steps that count: a bin up to each edge. **Not private**."""
 
@@ -175,7 +175,7 @@ def visit_counts(trajectories: Any, returns: FilledReturns, edges: IntArray) -> 
     return _summed(trajectories, of_block, partial(visit_counts, returns=returns, edges=edges), exponent=0)
 
 
-@quiet
+@suppress_float_warnings
 def distance_counts(
     trajectories: Any, returns: FilledReturns, tail: float, center: int, edges: FloatArray
 ) -> FixedPoint:
@@ -209,7 +209,7 @@ def distance_counts(
     return _summed(trajectories, of_block, again, exponent=0)
 
 
-@quiet
+@suppress_float_warnings
 def state_sums(trajectories: Any, returns: FilledReturns, residuals: Residuals, clip: float) -> FixedPoint:
     """Sum s, s y, s y**2/4 and, where trajectories may have been cut, s d/4 over people. **Not private**.
 

@@ -115,7 +115,7 @@ def influence(donors: Any, n_pre: int, target_pre: ArrayLike, *, ridge: float | 
     array([1.1, 0.5, 0.5])
     """
     pre, post = _split(donors, check.positive_integer("n_pre", n_pre))
-    target = np.asarray(io.borrowed(target_pre, "target_pre"), np.float64)
+    target = np.asarray(io.zero_copy_view(target_pre, "target_pre"), np.float64)
     if target.shape != (pre.shape[1],) or not np.all(np.isfinite(target)):
         raise ValueError(f"target_pre must be {pre.shape[1]} finite numbers, one a period before the intervention")
     mu = check.positive("ridge", float(n_pre) if ridge is None else ridge) / 2.0
@@ -124,7 +124,7 @@ def influence(donors: Any, n_pre: int, target_pre: ArrayLike, *, ridge: float | 
 
 
 def _split(donors: Any, n_pre: int) -> tuple[FloatArray, FloatArray]:
-    table = np.asarray(io.borrowed(donors, "donors"), np.float64)
+    table = np.asarray(io.zero_copy_view(donors, "donors"), np.float64)
     if table.ndim != 2 or len(table) == 0 or not np.all(np.isfinite(table)):
         raise ValueError("donors must be a table of finite numbers, a row a donor, with at least one row")
     if n_pre >= table.shape[1]:

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.io.sources import borrowed
+from dpfast.io.sources import zero_copy_view
 from dpfast.kernels import first_visits
 from dpfast.privacy.guarantee import ROUND_UP
 
@@ -169,12 +169,12 @@ def smooth_sensitivity_lsl(
 
 def _checked(counts: ArrayLike, weights: ArrayLike, name: str) -> tuple[IntArray, FloatArray]:
     """Return counts and weights of the states that have one; the others never matter."""
-    v = np.asarray(borrowed(counts, "counts"))
+    v = np.asarray(zero_copy_view(counts, "counts"))
     if v.ndim != 1 or v.dtype.kind not in "iu" or len(v) == 0:
         raise TypeError("counts must be a 1-D array of integers, one a state")
     if v.min() < 0 or v.max() > _LARGEST_COUNT:
         raise ValueError("counts must lie between 0 and 2**53")
-    w = np.asarray(borrowed(weights, name))
+    w = np.asarray(zero_copy_view(weights, name))
     if w.ndim != 1 or w.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be a 1-D array of real numbers")
     if len(w) != len(v):

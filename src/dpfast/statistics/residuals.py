@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast._threads import RowRanges, run_in_threads, threads_for
 from dpfast.io.people import People
 from dpfast.kernels import coded_step, residual_step
@@ -78,7 +78,7 @@ class ResidualStep:
     With z = theta'x, residuals r of outcomes y are, by `link`, ``y - z``; ``y_j sigmoid(-sign(y_j) z_j)``, of classes
     +-w, w their weights (or 0), each outcome on its own; ``y - sum(y) softmax(z)`` of one outcome a class, w at that of
     the row and 0 elsewhere; of "huber", "quantile" and "poisson" each outcome's `SmoothedHuber`, `SmoothedQuantile`
-    and `PoissonLoss` of dpfast.solvers, whose numbers are `bend`: minus the derivative in z of squared, logistic,
+    and `PoissonLoss` of dpfast.solvers, whose numbers are `smoothing`: minus the derivative in z of squared, logistic,
     cross-entropy, Huber's, quantile and Poisson losses.
 
     Whatever the maps let through must not overflow: ValueError if the declared bounds cannot rule that out.
@@ -92,7 +92,7 @@ class ResidualStep:
     link: Link = "identity"
     longest: float = math.inf  # norm of p beyond which a row has less weight
     # Of "huber": threshold, width; of "quantile": level, width; of "poisson": largest rate, start of the smoothing.
-    bend: tuple[float, float] = (1.0, 1.0)
+    smoothing: tuple[float, float] = (1.0, 1.0)
     beyond: float = 0.0  # only what exceeds this length is left of p r'
 
     @np.errstate(over="ignore")
@@ -174,7 +174,7 @@ class ResidualStep:
     def kernel_arguments(self) -> tuple[Any, ...]:
         """Return what the kernel reads rows with."""
         of_rows = self.theta.T, self.whitening, self.constant
-        return *self._maps, *of_rows, self.link, self.longest, self.bend, self.beyond
+        return *self._maps, *of_rows, self.link, self.longest, self.smoothing, self.beyond
 
 
 def _theta_error() -> ValueError:
@@ -245,7 +245,7 @@ class Clip(NamedTuple):
 @remembered
 def clip_of(bound: float, shape: tuple[int, int], max_rows: int | None = None) -> Clip:
     """Return the clip of parts of a shape to a bound."""
-    if not _SMALLEST <= bound <= _LARGEST:  # most are told without a call
+    if not _SMALLEST <= bound <= _LARGEST:  # most are known without a call
         checked_bound(bound, "clip")
     a, b = exponents = _EXPONENT_P, grid_exponent(bound)
     row_bound, n_rows = bound, 1
@@ -351,13 +351,13 @@ def residual_sizes(
     return _over_people(table, step, whose, max_rows, [], new_part, of_part, operator.add, n_threads)
 
 
-@quiet
+@suppress_float_warnings
 def _sums_of(table: io.Table, groups: Any, *, held: Clip, **options: Any) -> ResidualSums:
     whose = _people_of_part(groups, held.max_rows)
     return residual_sums(table, clip=held.bound, whose=whose, max_rows=held.max_rows, **options)
 
 
-@quiet
+@suppress_float_warnings
 def _sizes_of(table: io.Table, groups: Any, *, max_rows: int | None, **options: Any) -> IntArray:
     return residual_sizes(table, whose=_people_of_part(groups, max_rows), max_rows=max_rows, **options)
 
@@ -453,7 +453,7 @@ class ThreadSums(ThreadRows):
     def keep_for(self, table: io.Table) -> KeptProducts | None:
         """Keep products of the table's rows for later passes, if that saves time, or go on with those that are kept."""
         step, arrays = self._step, table.arrays
-        if step.whitening is None or step.shape[0] < _FEWEST_KEPT:  # most are told by this
+        if step.whitening is None or step.shape[0] < _FEWEST_KEPT:  # most are known without a call
             return None
         if self._products is None:
             if arrays is None or arrays[1] is None or not is_readable(arrays[0], arrays[1]):
@@ -569,7 +569,7 @@ def _over_people(
     if (table.n_features, table.n_outcomes) != (step.n_features, step.shape[1]):
         raise ValueError(f"theta is for {step.n_features} features and {step.shape[1]} outcomes, the table has others")
     if (whose is None) != (max_rows is None):
-        raise ValueError("max_rows goes with whose rows are whose")
+        raise ValueError("max_rows needs groups")
     if table.partitions is not None:
         return table.reduce(of_table, add, groups=whose, may_copy=whose is not None)
     if whose is not None and table.arrays is None:
@@ -616,7 +616,7 @@ def _add_ranges(
     if tables is not None and tables.pairs is not None:
         products, longest = _PRODUCTS_OF_CODES * outcomes, _LONGEST_CODED_RANGE
     most = n_rows * products // _PRODUCTS_PER_THREAD
-    is_small = most <= 1 and type(n_threads) is int and n_threads > 0  # told without a call
+    is_small = most <= 1 and type(n_threads) is int and n_threads > 0  # known without a call
     n_workers = 1 if is_small else threads_for(most, n_threads)
     in_one_go = n_workers == 1 and 0 < n_rows <= longest
     if in_one_go:
@@ -653,7 +653,7 @@ def _in_threads(parts: list[_Part], ranges: RowRanges, add: Callable[[_Part, int
 
 
 def _add_rows(x: Rows, y: Rows, tables: StepTables | None, part: _Part, start: int, stop: int) -> int:
-    if part.kernel.room < stop - start or part.coded is not None:  # most are told without a call
+    if part.kernel.room < stop - start or part.coded is not None:  # most are known without a call
         part.make_room(stop - start)
     if isinstance(x, CodedBlock) and tables is not None:
         part.begin_coded(tables)

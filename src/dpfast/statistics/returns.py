@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast._threads import RowRanges, run_in_threads, threads_for
-from dpfast.io.partitions import Found, Partitions
+from dpfast.io.partitions import Partitions, Result
 from dpfast.io.sources import is_arrow, is_frame, is_path
 from dpfast.io.trajectories import Trajectories
 from dpfast.kernels import first_visits as kernel
@@ -245,7 +245,7 @@ def return_range(reward_range: tuple[float, float], gamma: float, horizon: int |
     return min(low, low * total), max(high, high * total)
 
 
-@quiet
+@suppress_float_warnings
 def first_visit_returns(
     trajectories: Trajectories | Iterable[Trajectories] | Partitions,
     gamma: float,
@@ -294,8 +294,8 @@ def first_visit_returns(
     Examples
     --------
     >>> from dpfast.statistics import Trajectories, first_visit_returns
-    >>> walks = Trajectories([0, 1, 0, 1], [0.0, 1.0, 1.0, 0.25], [0, 3, 4], n_states=2)
-    >>> returns = first_visit_returns(walks, 0.5, return_range=(0.0, 2.0))
+    >>> trajectories = Trajectories([0, 1, 0, 1], [0.0, 1.0, 1.0, 0.25], [0, 3, 4], n_states=2)
+    >>> returns = first_visit_returns(trajectories, 0.5, return_range=(0.0, 2.0))
     >>> returns
     <FirstVisitReturns of 2 states, gamma=0.5, horizon=None, return_range=(0.0, 2.0): not private>
     >>> returns.sums, returns.counts
@@ -324,7 +324,7 @@ def first_visit_returns(
     return reduce(operator.add, map(of_block, blocks_of(trajectories, some=True)))
 
 
-@quiet
+@suppress_float_warnings
 def every_visit_returns(
     trajectories: Trajectories, gamma: float, *, horizon: int | None = None
 ) -> tuple[FloatArray, IntArray]:
@@ -337,11 +337,11 @@ def every_visit_returns(
     return _plain_sums(trajectories, gamma, horizon, 0, every=True)
 
 
-def sum_of_trajectories(parts: Partitions, function: Callable[..., Found]) -> Found:
+def sum_of_trajectories(parts: Partitions, function: Callable[..., Result]) -> Result:
     """Add up a function of the trajectories of every part, exact and of a part that has any."""
     if parts.partitioned_by is not None:
         raise ValueError("trajectories are one a person: their parts must not be declared to be partitioned by person")
-    total: Found | None = parts.reduce(partial(_of_part, function), operator.add)
+    total: Result | None = parts.reduce(partial(_of_part, function), operator.add)
     if total is None:
         raise ValueError("trajectories must hold at least one block, got none")
     return total

@@ -145,7 +145,9 @@ class RowMap:
     def kernel(self, n_columns: int) -> row_maps.RowMapKernel:
         """Return what maps rows of so many columns."""
         if n_columns > MOST_COLUMNS:
-            raise ValueError(f"rows must have at most {MOST_COLUMNS:,} entries to be held to a norm, got {n_columns:,}")
+            raise ValueError(
+                f"rows must have at most {MOST_COLUMNS:,} entries to be clipped to a norm, got {n_columns:,}"
+            )
         return row_maps.RowMapKernel(n_columns, **vars(self))
 
     def reusing_room(self) -> MapIntoRoom:
@@ -396,7 +398,7 @@ def _steady(radius: float) -> float:
     return math.ldexp(round(math.ldexp(mantissa, 32)), exponent - 32)
 
 
-def shortened(rows: Rows, bound: float) -> FloatArray:
+def clipped_to_norm(rows: Rows, bound: float) -> FloatArray:
     """Scale rows longer than a bound onto it, to within NORM_SLACK; those that are not finite become NaN."""
     return RowMap(bound=bound)(rows)
 

@@ -29,10 +29,10 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast import io
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import in_own_words, quiet
+from dpfast._redacted import redact_errors, suppress_float_warnings
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads, single_threaded_blas, threads_for
 from dpfast.kernels.columns import FixedPoint, Rows, SparseBlock
-from dpfast.statistics.rows import NORM_SLACK, RowMap, grid_exponent, shortened
+from dpfast.statistics.rows import NORM_SLACK, RowMap, clipped_to_norm, grid_exponent
 
 _LOG2_UNITS = 20  # of a bound, on its grid
 _BLOCK_ROWS = 4096  # 2**12 products below 2**41 add up to less than 2**53
@@ -66,7 +66,7 @@ def residual_scores(
     Entries of mapped rows must be within `entry_bound`; `residuals` has a row for each row of the table.
     """
     exponents = grid_exponent(entry_bound, _LOG2_UNITS), grid_exponent(clip, _LOG2_UNITS)
-    rounded = np.rint(_in_units(shortened(residuals, clip), exponents[1]))
+    rounded = np.rint(_in_units(clipped_to_norm(residuals, clip), exponents[1]))
     if not np.isfinite(rounded).all():
         raise check.not_finite("y")
     total, start = FixedPoint.zeros((table.n_features, residuals.shape[1]), -sum(exponents)), 0
@@ -175,7 +175,7 @@ class LassoSelector:
         return np.asarray(largest[coefficients[largest] != 0.0], np.int64)
 
 
-@quiet
+@suppress_float_warnings
 def block_votes(
     X: FloatArray,
     y: FloatArray,
@@ -212,7 +212,7 @@ def block_votes(
             rows = order[ends[block - 1] if block else 0 : ends[block]]
             try:
                 # What it raises, interrupts too, has seen rows.
-                chosen = in_own_words(partial(_chosen, selector, X[rows], y[rows], size), "")
+                chosen = redact_errors(partial(_chosen, selector, X[rows], y[rows], size), "")
             except (ValueError, MemoryError):
                 chosen = np.arange(size)
             votes[block, chosen] = True

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast._threads import resolve_n_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import People
@@ -135,7 +135,7 @@ class SufficientStatistics:
         return f"<SufficientStatistics, {kind}of {self.public.n_features} features: not private>"
 
 
-@quiet
+@suppress_float_warnings
 def sufficient_statistics(
     trajectories: Trajectories | Iterable[Trajectories] | Partitions,
     gamma: float,
@@ -184,8 +184,8 @@ def sufficient_statistics(
     Examples
     --------
     >>> from dpfast.statistics import Trajectories, sufficient_statistics
-    >>> walks = Trajectories([0, 1, 0, 1], [0.0, 1.0, 1.0, 0.25], [0, 3, 4], n_states=2)
-    >>> sums = sufficient_statistics(walks, 0.5, return_range=(0.0, 2.0))
+    >>> trajectories = Trajectories([0, 1, 0, 1], [0.0, 1.0, 1.0, 0.25], [0, 3, 4], n_states=2)
+    >>> sums = sufficient_statistics(trajectories, 0.5, return_range=(0.0, 2.0))
     >>> sums
     <SufficientStatistics, diagonal of 2 features: not private>
     >>> sums.xx, sums.xy
@@ -211,7 +211,7 @@ def sufficient_statistics(
     return SufficientStatistics(*sums.exact(), n_trajectories, sums.origin, sums.public)
 
 
-@quiet
+@suppress_float_warnings
 def extreme_counts(
     trajectories: Trajectories | Iterable[Trajectories] | Partitions,
     gamma: float,

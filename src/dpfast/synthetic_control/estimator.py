@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast._threads import single_threaded_blas
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, explains_parameters, reserve, warn
 from dpfast.estimator.persistence import Waiting
@@ -241,7 +241,7 @@ class SyntheticControl(TargetReports):
     #: Whether `bound` was released in this fit rather than declared.
     _range_is_found: ClassVar[bool] = False
 
-    @quiet
+    @suppress_float_warnings
     def fit(
         self,
         donors: Any,
@@ -295,7 +295,7 @@ class SyntheticControl(TargetReports):
 
         return self._fit(self._checked(), read)
 
-    @quiet
+    @suppress_float_warnings
     def fit_long(self, frame: Any, unit: str, time: str, value: str, treated: object, n_pre: Any) -> Self:
         """Fit from a panel with a row for each unit and period, the targets among the units.
 
@@ -337,7 +337,7 @@ class SyntheticControl(TargetReports):
 
         return self._fit(self._checked(), read)
 
-    @quiet
+    @suppress_float_warnings
     def fit_repeatedly(
         self,
         donors: Any,
@@ -578,7 +578,7 @@ class SyntheticControl(TargetReports):
             if self.basis is not None:
                 raise ValueError("observation_rate cannot go with basis: its coordinates mix periods, missing or not")
 
-    def _stand_in(self) -> Self:
+    def _with_placeholders(self) -> Self:
         return self._with({"bound": 1.0}) if self._finds_range else self
 
     def _checked(self) -> Privacy:
@@ -818,7 +818,7 @@ class SyntheticControl(TargetReports):
         if io.is_unordered(table) and (periods_are_rows or self.mechanism != "cross_section"):
             raise TypeError(
                 f"{name} is a query, whose rows come in no fixed order: collect it, for "
-                + ("they are periods" if periods_are_rows else f"mechanism={self.mechanism!r} weighs donors in theirs")
+                + ("they are periods" if periods_are_rows else f"mechanism={self.mechanism!r} weights donors in theirs")
             )
 
     @property

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfast.jobs.inputs import PanelForm
-from dpfast.jobs.kinds import Kind
-from dpfast.jobs.parameters import Changes
+from dpfast.jobs.inputs import PanelInput
+from dpfast.jobs.job_types import JobType
+from dpfast.jobs.parameters import Overrides
 from dpfast.synthetic_control.estimator import SyntheticControl
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ LEVEL = 0.9
 _MOST_DRAWN = 6
 
 
-class Control(Kind):
+class Control(JobType):
     """Moments of donors, for public targets."""
 
-    KIND = "synthetic_control"
+    JOB_TYPE = "synthetic_control"
     ESTIMATOR = SyntheticControl
-    FORM = PanelForm()
-    CHANGES = Changes(examples={"bound": "[0.0, 5.0]"}, left_out=("predictors",))
+    INPUT_TYPE = PanelInput()
+    OVERRIDES = Overrides(examples={"bound": "[0.0, 5.0]"}, left_out=("predictors",))
     NOTE = (
         f"low and high are {LEVEL:.0%} limits for the privacy noise, around what the same method gives without it. "
         "They do not cover chance in the outcomes, donors that do not follow the target, or the shrinkage of the "
@@ -124,4 +124,4 @@ def _columns(table: DataFrame, targets: Sequence[Any]) -> dict[str, Any]:
     return {name: table[name].to_numpy() for name in table} | {"target": [targets[one] for one in table["target"]]}
 
 
-KINDS = (Control(),)
+JOB_TYPES = (Control(),)

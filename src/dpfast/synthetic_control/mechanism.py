@@ -34,7 +34,7 @@ from scipy.special import ndtri
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast._threads import single_threaded_blas
 from dpfast.io import target_rows
 from dpfast.io.partitions import Partitions
@@ -212,7 +212,7 @@ class DonorRows:
         """Return series of all periods, in input units, about a path in mapped units, in a basis if there is one."""
         return self._map(center, basis)(series)
 
-    def parts_of(self, donors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def pre_and_post(self, donors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return both parts of donors' rows, from input units, before they are clipped to their norms."""
         before, after = self.maps
         return before(donors[:, : self.n_pre]), after(donors[:, self.n_pre :])
@@ -312,7 +312,7 @@ class DonorRows:
 
 def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gram:
     """Sum the rows of donors, in input units and NaN where missing, exactly: the data owner's."""
-    pre, post = rows.parts_of(donors)
+    pre, post = rows.pre_and_post(donors)
     with np.errstate(divide="ignore"):
         factors = np.minimum(rows.bound_pre / lengths_of(pre), rows.bound_post / lengths_of(post))
     factors = np.minimum(factors, 1.0)[:, None]
@@ -618,7 +618,7 @@ class CrossSectionBatch:
     ridge: float
     mapping: PredictorMap
 
-    @quiet
+    @suppress_float_warnings
     def predict(self, target_pre: ArrayLike, ridge: float | None = None) -> FloatArray:
         """Predict a target, or several, from every release.
 

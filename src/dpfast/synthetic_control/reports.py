@@ -291,7 +291,7 @@ class TargetReports(PrivateEstimator):
         pre = self._pre_rows(target_pre)
         periods, name = self.periods_[self.n_pre_ :], getattr(target_pre, "name", None)
         rows = periods if pre.ndim == 1 else None
-        return self._presented(self._later(pre), target_pre, list(periods), name, rows)
+        return self._in_output_type(self._later(pre), target_pre, list(periods), name, rows)
 
     def _later(self, pre: FloatArray) -> FloatArray:
         if self._is_for_one_target:

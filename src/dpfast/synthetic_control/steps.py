@@ -5,7 +5,7 @@ each of the two histograms. Missing entries are skipped; a donor without any ent
 a declared range. About 1% of the donors are beyond it at either end.
 
 All but the moments are options. A step depends only on public numbers and on the releases of earlier steps. Each takes
-a part of the budget that remains (`dpfast.privacy.parts_of`): squares of mu never add up to more than the whole's, nor
+a part of the budget that remains (`dpfast.privacy.split_budget`): squares of mu never add up to more than the whole's, nor
 epsilons if delta is 0. So the steps compose although shares are chosen along the way (dpfast.privacy.composition has
 the proof). The releases determine how each step was made.
 
@@ -46,12 +46,12 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.noise import BitSource, SeededSource
-from dpfast.privacy import Privacy, parts_of
+from dpfast.privacy import Privacy, split_budget
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, answered
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.ridge import DenoisedMoments, coefficients_of_moments, components_beyond
 from dpfast.statistics import gram, rounded_bound
-from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms, size_counts
 from dpfast.synthetic_control.donor_weights import DonorMechanism
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, lengths_of, sum_donors
 
@@ -78,7 +78,7 @@ _PART_PRE, _PART_POST = 1.1, 1.3
 
 #: Bins of squared ratios, and so quarters of octaves of ratios, from 1/16 to 1,024: many where little noise and a small
 #: ridge leave little error before the intervention.
-RATIOS = HalfOctaves(-16, 40)
+RATIOS = LogarithmicBins(-16, 40)
 _RATIO_ENDS = np.sqrt([RATIOS.size(code) for code in range(RATIOS.largest_code)])
 _LARGEST_RATIO = 2.0**40
 
@@ -213,7 +213,7 @@ class _Budget:
 
     def take(self, share: float) -> Privacy:
         """Take a share of the whole."""
-        part, self.left = parts_of(self.left, [share, self._share - share])
+        part, self.left = split_budget(self.left, [share, self._share - share])
         self._share -= share
         return part
 
@@ -276,7 +276,7 @@ class DonorSteps(Mechanism[Solution]):
         """Budget of all releases but the last, and of the last."""
         if self.placebo_share is None:
             return self.privacy, None
-        first, last = parts_of(self.privacy, [1.0 - self.placebo_share, self.placebo_share])
+        first, last = split_budget(self.privacy, [1.0 - self.placebo_share, self.placebo_share])
         return first, last
 
     def stages(self) -> Stages[Solution]:
@@ -465,7 +465,7 @@ class DonorSteps(Mechanism[Solution]):
             without = best * (1.0 - float(np.sum(2.0 * fitted - fitted**2)) / len(alike))
             squares.append(float(np.mean(missed**2)) + cost - without)
         signal = float(np.mean((series - self._middle)[:, rows.n_pre :] ** 2))
-        signal -= min(float(np.mean(untold(series)[rows.n_pre :])), _MOST_NOISE * signal)
+        signal -= min(float(np.mean(unexplained_variance(series)[rows.n_pre :])), _MOST_NOISE * signal)
         usual = sorted(squares)[: max(draws - 1, 1)]
         squared = float(np.mean(usual)) / max(signal, sys.float_info.min)
         # A few draws do not tell errors near 1 apart.
@@ -525,7 +525,7 @@ def _scores(periods: int) -> FloatArray:
 _few_scores = lru_cache(maxsize=8)(_scores)
 
 
-def untold(series: FloatArray) -> FloatArray:
+def unexplained_variance(series: FloatArray) -> FloatArray:
     """Return the variance in each period of what no other period tells: 0 where periods are collinear."""
     degrees = len(series) - series.shape[1]
     _, sizes, paths = np.linalg.svd(series - series.mean(axis=0), full_matrices=False)
@@ -550,30 +550,32 @@ def sum_paths(donors: FloatArray, rows: DonorRows, origin: float, bound: float, 
 def count_ratios(donors: FloatArray, errors: SeriesErrors, n_threads: int | None) -> FixedPoint:
     """Count donors by their ratio of errors: the data owner's."""
     ratios = np.square(errors.ratios(donors))[:, None]
-    return size_counts(io.open_table(ratios, None), Sizes(rows=True, bins=RATIOS), n_threads=n_threads)
+    return size_counts(io.open_table(ratios, None), NormHistograms(rows=True, bins=RATIOS), n_threads=n_threads)
 
 
-def length_bins(rows: DonorRows) -> HalfOctaves:
+def length_bins(rows: DonorRows) -> LogarithmicBins:
     """Return the bins for norms of rows, from the largest possible norm down."""
     last = math.ceil(2.0 * math.log2(math.hypot(rows.bound_pre, rows.bound_post)))
-    return HalfOctaves(last - _HALF_OCTAVES, last)
+    return LogarithmicBins(last - _HALF_OCTAVES, last)
 
 
 def count_lengths(
-    donors: FloatArray, rows: DonorRows, center: FloatArray | None, bins: HalfOctaves, n_threads: int | None
+    donors: FloatArray, rows: DonorRows, center: FloatArray | None, bins: LogarithmicBins, n_threads: int | None
 ) -> FixedPoint:
     """Count donors by the lengths of their rows of all periods: the data owner's."""
     table = io.open_table(rows.mapped(donors, center), None)
-    return size_counts(table, Sizes(rows=True, bins=bins), n_threads=n_threads)
+    return size_counts(table, NormHistograms(rows=True, bins=bins), n_threads=n_threads)
 
 
-def count_part_lengths(donors: FloatArray, rows: DonorRows, bins: HalfOctaves, n_threads: int | None) -> FixedPoint:
+def count_part_lengths(donors: FloatArray, rows: DonorRows, bins: LogarithmicBins, n_threads: int | None) -> FixedPoint:
     """Count donors by the lengths of their rows before and after the intervention: the data owner's."""
-    lengths = Sizes(rows=True, outcomes=True, bins=bins)
-    return size_counts(io.open_table(*rows.parts_of(donors)), lengths, n_threads=n_threads)
+    lengths = NormHistograms(rows=True, outcomes=True, bins=bins)
+    return size_counts(io.open_table(*rows.pre_and_post(donors)), lengths, n_threads=n_threads)
 
 
-def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: float, few: float = 0.5) -> float | None:
+def typical_length(
+    counts: FloatArray, bins: LogarithmicBins, n: float, deviation: float, few: float = 0.5
+) -> float | None:
     """Return the smallest upper edge of a bin that less than a share `few` of `n` rows exceed.
 
     None if noisy counts leave it uncertain: if rows of norms near it, three half-octaves either way, are not more than
@@ -598,7 +600,7 @@ def typical_length(counts: FloatArray, bins: HalfOctaves, n: float, deviation: f
 
 
 #: What a range is found by.
-RANGE_SIZES = Sizes(entries=True)
+RANGE_SIZES = NormHistograms(entries=True)
 
 
 def range_counts(donors: FloatArray, n_threads: int | None = None) -> FixedPoint:

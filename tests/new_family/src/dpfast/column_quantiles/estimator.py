@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import quiet
+from dpfast._redacted import suppress_float_warnings
 from dpfast.estimator.base import Fitted, PrivateEstimator, Solved, Summed
 from dpfast.estimator.bounded import columns_of
 from dpfast.estimator.plan import Plan
@@ -74,7 +74,7 @@ class ColumnQuantiles(PrivateEstimator):
 
     _CALIBRATIONS: ClassVar[tuple[str, ...]] = ("sound",)
 
-    @quiet
+    @suppress_float_warnings
     def fit(self, X: Any, y: None = None) -> Self:
         """Fit from rows: any table.
 

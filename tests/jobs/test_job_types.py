@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jobs.examples import KINDS, table_of, without, write_job
+from jobs.examples import JOB_TYPES, table_of, without, write_job
 
 from dpfast import (
     BudgetExceeded,
@@ -25,7 +25,7 @@ from dpfast import (
 from dpfast.cli import main
 from dpfast.io import Boolean, Category, Columns, Number, columns
 from dpfast.jobs import Job, plan, run
-from dpfast.jobs.kinds import Output
+from dpfast.jobs.job_types import Output
 from dpfast.solvers import L2Ball
 
 pd = pytest.importorskip("pandas")
@@ -430,7 +430,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "change", "message"), REFUSED)
 def test_a_job_is_refused_before_a_row_is_read(kind, change, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(KINDS[kind].ESTIMATOR, "fit", lambda *_: pytest.fail("a fit was begun"))
+    monkeypatch.setattr(JOB_TYPES[kind].ESTIMATOR, "fit", lambda *_: pytest.fail("a fit was begun"))
     code = main(["check", str(write_job(tmp_path, kind, change))])
     error = capsys.readouterr().err
     assert code == 2
@@ -446,7 +446,7 @@ def long_panel(folder):
     return path
 
 
-@pytest.mark.parametrize("kind", [*KINDS, long_panel])
+@pytest.mark.parametrize("kind", [*JOB_TYPES, long_panel])
 def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, monkeypatch):
     """An exhausted ledger says the same of every table, and the time on record is that before reading."""
     events, file_part, hold = [], columns._file_part, Ledger._hold
@@ -459,7 +459,7 @@ def test_rows_are_read_under_the_reservation_that_pays_for_them(kind, tmp_path, 
         hold(ledger, reservation)
         events.append(reservation.since)
 
-    path = write_job(tmp_path, kind, QUIET) if kind in KINDS else kind(tmp_path)
+    path = write_job(tmp_path, kind, QUIET) if kind in JOB_TYPES else kind(tmp_path)
     monkeypatch.setattr(columns, "_file_part", spied_part)
     monkeypatch.setattr(Ledger, "_hold", spied_hold)
     with monkeypatch.context() as patch:
@@ -612,7 +612,7 @@ def test_rows_have_the_weights_of_a_column(tmp_path, kind):
 
 
 def test_every_kind_whose_estimator_takes_weights_has_them_in_jobs():
-    takes = {name for name, kind in KINDS.items() if "weights" in [key.name for key in kind.description.keys]}
+    takes = {name for name, kind in JOB_TYPES.items() if "weights" in [key.name for key in kind.description.keys]}
     assert takes == set(WEIGHTED) | {"describe"}
 
 

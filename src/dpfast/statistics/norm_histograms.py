@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class HalfOctaves:
+class LogarithmicBins:
     """Which half-octaves are told apart."""
 
     first: int = -80
@@ -79,11 +79,11 @@ Codes = NDArray[np.int16]
 
 _ENTRIES_PER_RANGE = 1 << 16
 _LEAST = np.iinfo(np.int16).min
-_ALL_OCTAVES = HalfOctaves()
+_ALL_OCTAVES = LogarithmicBins()
 
 
 @dataclass(frozen=True)
-class Sizes:
+class NormHistograms:
     """Which sizes are counted: norms of rows, norms of outcome rows, and entries of rows, each feature by itself.
 
     If `each` is above 0, there are so many outcomes, and each is counted by itself, by its absolute value.
@@ -92,7 +92,7 @@ class Sizes:
     rows: bool = False
     outcomes: bool = False
     entries: bool = False
-    bins: HalfOctaves = _ALL_OCTAVES
+    bins: LogarithmicBins = _ALL_OCTAVES
     each: int = 0
 
     def n_histograms(self, n_features: int, *, several_rows: bool = False) -> int:
@@ -117,7 +117,7 @@ class Sizes:
 
 def size_counts(
     table: io.Table,
-    sizes: Sizes,
+    sizes: NormHistograms,
     *,
     map_x: io.BlockMap | None = None,
     map_y: io.BlockMap | None = None,
@@ -146,7 +146,7 @@ def size_counts(
     return FixedPoint.from_integers(counts, 0)
 
 
-def _codes_of(rows: Rows, bins: HalfOctaves, norms: bool, name: str) -> Codes:
+def _codes_of(rows: Rows, bins: LogarithmicBins, norms: bool, name: str) -> Codes:
     codes = np.empty((len(rows), 1 if norms else rows.shape[1]), np.int16)
     if not kernel.codes_of(readable(rows), bins, norms, codes, 0, len(rows)):
         raise check.not_finite(name)
@@ -154,7 +154,7 @@ def _codes_of(rows: Rows, bins: HalfOctaves, norms: bool, name: str) -> Codes:
 
 
 def _add_rows(
-    sizes: Sizes,
+    sizes: NormHistograms,
     x: Rows,
     y: Rows | None,
     maps: tuple[io.BlockMap | None, io.BlockMap | None],
@@ -189,14 +189,14 @@ def _add_rows(
         counts += found
 
 
-def _pairs_of(sizes: Sizes, layout: CodeLayout, map_x: io.BlockMap | None) -> PairTables | None:
+def _pairs_of(sizes: NormHistograms, layout: CodeLayout, map_x: io.BlockMap | None) -> PairTables | None:
     """Return the tables of pairs of levels that norms of rows follow from, if nothing else is counted."""
     if not isinstance(map_x, RowMap) or sizes.outcomes or sizes.entries:
         return None
     return PairTables.of_basis(map_x, layout)
 
 
-def _codes_by_pairs(norms: CodedNorms, rows: CodedBlock, bins: HalfOctaves, map_x: io.BlockMap | None) -> Codes:
+def _codes_by_pairs(norms: CodedNorms, rows: CodedBlock, bins: LogarithmicBins, map_x: io.BlockMap | None) -> Codes:
     lengths, left_out = np.empty(len(rows)), np.empty(len(rows), np.uint8)
     if norms.of(readable(rows.numbers), rows.codes, lengths, left_out) != 0:
         raise check.not_finite("X")
@@ -209,7 +209,7 @@ def _codes_by_pairs(norms: CodedNorms, rows: CodedBlock, bins: HalfOctaves, map_
 
 
 def _counts_of_people(
-    table: io.Table, sizes: Sizes, maps: tuple[io.BlockMap | None, io.BlockMap | None], whose: io.People
+    table: io.Table, sizes: NormHistograms, maps: tuple[io.BlockMap | None, io.BlockMap | None], whose: io.People
 ) -> IntArray:
     """Count people who own several rows, each by the largest and the least of their codes."""
     owners = np.full(whose.n_rows, -1)
@@ -233,7 +233,7 @@ def _counts_of_people(
     raise ValueError("groups must have one id a row: X has another number of rows")
 
 
-def _histograms(extremes: list[tuple[Codes, Codes]], sizes: Sizes) -> IntArray:
+def _histograms(extremes: list[tuple[Codes, Codes]], sizes: NormHistograms) -> IntArray:
     columns = [largest for largest, _ in extremes] + ([extremes[-1][1]] if sizes.entries else [])
     largest_code = sizes.bins.largest_code
     found = []

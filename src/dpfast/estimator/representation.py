@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpfast import _arguments as check
 from dpfast._arguments import CLAUSE, entries, explained
-from dpfast._documents import Fact, card, caution, facts, folded, section, shortened
+from dpfast._documents import Fact, abbreviated, card, caution, facts, folded, section
 from dpfast._optional import optional
 from dpfast.ledger import Ledger, Release
 from dpfast.ledger.entries import guarantee_html, guarantee_of, releases_html
@@ -51,10 +51,10 @@ _FOUND = ", or have them found within the budget, 'private'"
 def missing_bound(cls: type, *names: str, epsilon: object = 1.0) -> TypeError:
     """Return the error for an estimator without a bound, or any of several: its meaning, and how to choose it."""
     docstring = cls.__doc__ or ""
-    asked = " or ".join(f"{name} ({CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
+    requested = " or ".join(f"{name} ({CLAUSE.split(explained(name, docstring), maxsplit=1)[0]})" for name in names)
     is_found = any('"private"' in entries(docstring).get(name, "").partition("\n")[0] for name in names)
     return TypeError(
-        f"{cls.__name__} needs {asked}. Noise hides the most that one person can add, which public numbers bound: "
+        f"{cls.__name__} needs {requested}. Noise hides the most that one person can add, which public numbers bound: "
         "declare them from what is known without the table (what the thing can be, an instrument, a rule, published "
         f"figures), never from its rows{_FOUND * is_found}. docs/concepts/bounds.md says how to choose them"
         f"{_EXACT * (epsilon == math.inf)}"
@@ -153,7 +153,7 @@ def outcome_names(names: NDArray[np.object_] | None, single: bool) -> tuple[Sequ
     return (None, names[0]) if single else (list(names), None)
 
 
-def page_of(model: Any) -> str:
+def html_of(model: Any) -> str:
     """Return the page of an estimator, fitted or not."""
     fitted = hasattr(model, "releases_")
     body = [spent_html(model.releases_, model.privacy_spent_)] if fitted else [*_cost(model)]
@@ -203,7 +203,7 @@ def _parameters(model: Any) -> Iterator[Fact]:
     parameters = {name: one for name, one in model.get_params(deep=False).items() if name not in _SAID}
     for name in sorted(parameters, key=lambda name: parameters[name] is defaults[name]):
         value = parameters[name]
-        shown = shortened(str(getattr(value, "__name__", None) or repr(value)))
+        shown = abbreviated(str(getattr(value, "__name__", None) or repr(value)))
         if name == "random_state" and value is not None:
             shown = "given, not shown"
         yield name, f"{shown} (default)" if value is defaults[name] else shown

@@ -10,11 +10,11 @@ from reference.rows import ARRAYS, TABLES
 from reference.sizes import codes_of
 
 from dpfast import io
+from dpfast.statistics.norm_histograms import LogarithmicBins, NormHistograms, size_counts
 from dpfast.statistics.rows import RowMap, centred
-from dpfast.statistics.sizes import HalfOctaves, Sizes, size_counts
 
-BINS = HalfOctaves(-8, 8)
-ALL = Sizes(rows=True, outcomes=True, entries=True, bins=BINS)
+BINS = LogarithmicBins(-8, 8)
+ALL = NormHistograms(rows=True, outcomes=True, entries=True, bins=BINS)
 D = 9
 
 
@@ -49,7 +49,7 @@ def test_any_table_has_the_counts_of_its_rows():
 
 def test_threads_do_not_change_the_counts():
     x = np.random.default_rng(1).normal(size=(40_000, D))
-    sizes = Sizes(rows=True, entries=True)
+    sizes = NormHistograms(rows=True, entries=True)
     np.testing.assert_array_equal(counts_of(x, sizes=sizes, n_threads=1), counts_of(x, sizes=sizes, n_threads=3))
 
 
@@ -72,7 +72,7 @@ def test_a_row_counts_alike_whatever_is_beside_it():
     """Rows at an edge to the last bit: another order of the sum would put some of them in another bin."""
     x = np.random.default_rng(2).normal(size=(400, 23))
     x /= np.sqrt((x * x).sum(axis=1, keepdims=True))
-    sizes = Sizes(rows=True)
+    sizes = NormHistograms(rows=True)
     alone = sum(counts_of(row[None], sizes=sizes) for row in x)
     assert np.count_nonzero(alone) == 2
     for lay in ARRAYS.values():
@@ -144,12 +144,12 @@ def test_groups_go_with_every_row_and_with_their_most_rows():
         counts_of(x)
     dask_array = pytest.importorskip("dask.array")
     with pytest.raises(TypeError, match="Dask"):
-        counts_of(dask_array.from_array(x), sizes=Sizes(rows=True), groups=np.arange(300), max_rows=1)
+        counts_of(dask_array.from_array(x), sizes=NormHistograms(rows=True), groups=np.arange(300), max_rows=1)
 
 
 def test_each_of_several_outcomes_is_counted_by_itself():
     x, y = table()
-    sizes = Sizes(rows=True, outcomes=True, bins=BINS, each=2)
+    sizes = NormHistograms(rows=True, outcomes=True, bins=BINS, each=2)
     expected = histograms([codes_of(x, BINS, True).T, *(codes_of(column[:, None], BINS, True).T for column in y.T)])
     assert sizes.n_histograms(D) == len(expected) == 3
     for lay in TABLES.values():
@@ -164,7 +164,7 @@ def test_each_of_several_outcomes_is_counted_by_itself():
 @given(st.lists(st.floats(-1e3, 1e3), min_size=6, max_size=6))
 def test_nobody_moves_more_than_two_bins_of_each_outcome(entries):
     one, other = np.array(entries).reshape(2, 3)
-    sizes = Sizes(outcomes=True, bins=BINS, each=3)
+    sizes = NormHistograms(outcomes=True, bins=BINS, each=3)
     counts = [counts_of(np.ones((1, 1)), y[None], sizes=sizes) for y in (one, other)]
     assert np.abs(counts[0]).sum(axis=1).tolist() == [1.0, 1.0, 1.0]
     assert np.abs(counts[0] - counts[1]).sum() <= 6.0

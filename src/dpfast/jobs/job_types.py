@@ -1,4 +1,4 @@
-"""Jobs and their kinds: each family declares kinds in its ``job.py`` as `KINDS`, one for each of its estimators.
+"""Jobs and their kinds: each family declares kinds in its ``job.py`` as `JOB_TYPES`, one for each of its estimators.
 
 The description that jobs are read by also gives jobs for people to fill in, and a JSON schema for their editors. A
 `Job` is a file that is read and checked: everything that can be said of it from public facts, before any row is read.
@@ -27,7 +27,7 @@ from dpfast._optional import LIBRARIES, Library
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import WRITERS
 from dpfast.jobs import parameters as toml
-from dpfast.jobs.parameters import LEFT_OUT, REQUIRED, Changes, Key, Schema, Values
+from dpfast.jobs.parameters import LEFT_OUT, REQUIRED, Key, Overrides, Schema, Values
 from dpfast.ledger import Ledger
 from dpfast.privacy import Privacy, Unit, UtilityWarning
 
@@ -37,7 +37,7 @@ Progress = Callable[[int], object]
 Fact = tuple[str, str]
 
 
-class Form(Protocol):
+class InputType(Protocol):
     """The layout of people in tables: its sections in a job file, and its readers.
 
     `read` returns the declaration of a job's people, as kinds and reports use it: its ``files``; ``names`` of the
@@ -63,17 +63,17 @@ _MANY = 1 << 20
 _ANY_ERROR = 1e100
 
 
-class Kind(ABC):
+class JobType(ABC):
     """The part of jobs that is particular to one estimator."""
 
     #: Its name in job files.
-    KIND: ClassVar[str]
+    JOB_TYPE: ClassVar[str]
     ESTIMATOR: ClassVar[type[Any]]
-    FORM: ClassVar[Form]
+    INPUT_TYPE: ClassVar[InputType]
     #: What readers of its tables must know.
     NOTE: ClassVar[str]
     #: What keys of [estimator] have that signature and documentation do not tell.
-    CHANGES: ClassVar[Changes] = Changes()
+    OVERRIDES: ClassVar[Overrides] = Overrides()
     #: The size that a plan calls the number of people.
     PEOPLE: ClassVar[str] = "n"
 
@@ -97,16 +97,16 @@ class Kind(ABC):
     def check(self, parameters: Mapping[str, Any], data: Any) -> None:
         """Refuse parameters that a fit would refuse: a plan does so, and needs public sizes only."""
         estimator = self.ESTIMATOR(**parameters)
-        stand_in = estimator._checked_stand_in()
+        placeholder = estimator._checked_with_placeholders()
         if getattr(data, "weights", None) is not None:
             estimator._check_takes_weights()
         sizes = data.sizes()
         if {*self._sizes_to_plan()} <= {self.PEOPLE, *sizes}:
-            self._planned(stand_in, parameters, {self.PEOPLE: _MANY, "target": _ANY_ERROR} | sizes)
+            self._planned(placeholder, parameters, {self.PEOPLE: _MANY, "target": _ANY_ERROR} | sizes)
 
     def planned(self, parameters: Mapping[str, Any], data: Any, given: Mapping[str, Any]) -> Plan:
         """Return the error to expect, from declarations and other public sizes."""
-        stand_in = self.ESTIMATOR(**parameters)._checked_stand_in()
+        placeholder = self.ESTIMATOR(**parameters)._checked_with_placeholders()
         sizes = data.sizes() | dict(given)
         if lacking := [name for name in self._sizes_to_plan() if name not in sizes]:
             keys = " and ".join(repr("people" if name == self.PEOPLE else name) for name in lacking)
@@ -115,16 +115,16 @@ class Kind(ABC):
                 f"[plan] lacks the key{'s' * (len(lacking) > 1)} {keys} ({'; '.join(dict.fromkeys(means))}), which "
                 "nothing else in the job tells: a plan looks at no table"
             )
-        return self._planned(stand_in, parameters, sizes)
+        return self._planned(placeholder, parameters, sizes)
 
     def _sizes_to_plan(self) -> list[str]:
         """Return the names of the sizes that a plan cannot do without."""
-        asked = inspect.signature(self.ESTIMATOR.plan).parameters
-        return [name for name, one in asked.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+        requested = inspect.signature(self.ESTIMATOR.plan).parameters
+        return [name for name, one in requested.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
 
-    def _planned(self, stand_in: Any, parameters: Mapping[str, Any], sizes: Mapping[str, Any]) -> Plan:
+    def _planned(self, placeholder: Any, parameters: Mapping[str, Any], sizes: Mapping[str, Any]) -> Plan:
         # Where bounds are to be found, a plan needs numbers in their place.
-        numbers = {name: getattr(stand_in, name) for name in parameters}
+        numbers = {name: getattr(placeholder, name) for name in parameters}
         known = inspect.signature(self.ESTIMATOR.plan).parameters
         with warnings.catch_warnings():
             # A plan says itself what error it expects.
@@ -137,7 +137,7 @@ class Kind(ABC):
     @cached_property
     def description(self) -> Values:
         """The content of a job file of this kind: the source of checks, schema and template."""
-        sections = [*self.FORM.sections, *self._own_sections()]
+        sections = [*self.INPUT_TYPE.sections, *self._own_sections()]
         return toml.table(sections, f"A job for dpfast: {self.summary}")
 
     @property
@@ -146,22 +146,22 @@ class Kind(ABC):
         return (self.ESTIMATOR.__doc__ or "").partition("\n")[0]
 
     def _own_sections(self) -> Iterator[Key]:
-        kind = Key("kind", toml.words([self.KIND]), "What is fitted.", example=f'"{self.KIND}"')
+        kind = Key("kind", toml.enum([self.JOB_TYPE]), "What is fitted.", example=f'"{self.JOB_TYPE}"')
         yield Key("estimator", toml.table([kind, *self._parameters()], elsewhere=_ELSEWHERE), self.summary)
-        yield Key("privacy", _PRIVACY, _PRIVACY.says)
+        yield Key("privacy", _PRIVACY, _PRIVACY.doc)
         yield Key("plan", toml.table(self._assumptions()), _PLAN, LEFT_OUT)
-        yield Key("output", _OUTPUT, _OUTPUT.says)
+        yield Key("output", _OUTPUT, _OUTPUT.doc)
 
     def _parameters(self) -> Iterator[Key]:
-        left_out = (*_ELSEWHERE, *self.CHANGES.left_out)
-        every = replace(self.CHANGES, left_out=left_out, classes=getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()))
+        left_out = (*_ELSEWHERE, *self.OVERRIDES.left_out)
+        every = replace(self.OVERRIDES, left_out=left_out, classes=getattr(self.ESTIMATOR, "_PARAMETER_TYPES", ()))
         keys = toml.keys_of(self.ESTIMATOR, every)
         # What all estimators have comes last.
         shared = ("adjacency", "calibration", "random_state", "n_threads")
         return iter(sorted(keys, key=lambda key: key.name in shared))
 
     def _assumptions(self) -> Iterator[Key]:
-        known = Changes(left_out=(self.PEOPLE, "max_rows", "panel"))
+        known = Overrides(left_out=(self.PEOPLE, "max_rows", "panel"))
         yield Key("people", toml.INTEGER, "Number of people; by default as many as are needed.", LEFT_OUT)
         for key in toml.keys_of(self.ESTIMATOR.plan, known):
             yield replace(key, default=LEFT_OUT, example=None)
@@ -176,12 +176,12 @@ _LEDGER_KEYS = (
     Key("path", toml.TEXT, "The file.", example='"people.ledger"'),
     Key("epsilon", toml.NUMBER, "The budget: all that may ever be spent.", example="3.0"),
     Key("delta", toml.NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
-    *toml.keys_of(Ledger, Changes(left_out=("budget", "path", "unit")), hinted=Ledger.__init__),
+    *toml.keys_of(Ledger, Overrides(left_out=("budget", "path", "unit")), hinted=Ledger.__init__),
 )
 _PRIVACY = toml.table(
     (
         Key("epsilon", toml.NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
-        Key("delta", toml.NUMBER, "0 for pure differential privacy, which asks for more noise.", 0.0, example="1e-6"),
+        Key("delta", toml.NUMBER, "0 for pure differential privacy, which needs more noise.", 0.0, example="1e-6"),
         Key("ledger", toml.table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
     ),
     "What may be spent.",
@@ -241,8 +241,8 @@ class Output:
 
     @cached_property
     def _wanted(self) -> Collection[str]:
-        usual = ("csv", "parquet", *(() if self.plots is False else _PICTURES))
-        return [one for one in usual if _missing(one) is None] if self.formats is None else self.formats
+        defaults = ("csv", "parquet", *(() if self.plots is False else _PICTURES))
+        return [one for one in defaults if _missing(one) is None] if self.formats is None else self.formats
 
 
 _OUTPUT = toml.table_of(Output, folder='"fit"')
@@ -258,14 +258,14 @@ def _missing(file_format: str) -> Library | None:
     return None
 
 
-def kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, JobType]:
     """Return the kinds of jobs, by name."""
-    return {kind.KIND: kind for module in registry.parts("job") for kind in module.KINDS}
+    return {kind.JOB_TYPE: kind for module in registry.parts("job") for kind in module.JOB_TYPES}
 
 
 _WIDTH = 110
 _HEAD = """\
-# {says}
+# {doc}
 #
 #   dpfast check JOB.toml   looks at all but the rows
 #   dpfast plan JOB.toml    says what error to expect, how many people are needed, and what the ledger is charged
@@ -276,17 +276,17 @@ _HEAD = """\
 # `dpfast new --schema`."""
 
 
-def template(kind: Kind) -> str:
+def template(kind: JobType) -> str:
     """Return a commented job, in which paths and columns are to be set."""
-    lines = [_HEAD.format(says=kind.description.says)]
+    lines = [_HEAD.format(doc=kind.description.doc)]
     for key in kind.description.keys:
         lines += ["", *_section((key.name,), key)]
     return "\n".join(lines) + "\n"
 
 
-def schema(kinds: Iterable[Kind]) -> Schema:
+def schema(kinds: Iterable[JobType]) -> Schema:
     """Return the JSON schema (draft 7) of jobs of some kinds, for editors of TOML."""
-    alternatives = [kind.description.schema | {"title": kind.KIND} for kind in kinds]
+    alternatives = [kind.description.schema | {"title": kind.JOB_TYPE} for kind in kinds]
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "A job for dpfast"}
     return head | (alternatives[0] if len(alternatives) == 1 else {"oneOf": alternatives})
 
@@ -295,7 +295,7 @@ def _section(place: tuple[str, ...], key: Key) -> Iterator[str]:
     """Yield the lines of a table; as comments, where it may be left out and has nothing to show."""
     is_shown = key.default is REQUIRED or bool(key.example)
     mark = "" if is_shown else "# "
-    yield from _comment(key.says)
+    yield from _comment(key.doc)
     inner = [one for one in key.values.keys if one.values.keys]
     if not key.values.keys:
         yield from _explained(key.values)
@@ -311,7 +311,7 @@ def _section(place: tuple[str, ...], key: Key) -> Iterator[str]:
 
 def _key(key: Key, *, is_comment: bool) -> Iterator[str]:
     """Yield the purpose of a key, and the key with a value."""
-    yield from _comment(key.says)
+    yield from _comment(key.doc)
     yield from _explained(key.values)
     is_set = key.example is not None or key.default is REQUIRED
     yield f"{'# ' if is_comment or not is_set else ''}{key.name} = {key.written}"
@@ -320,10 +320,10 @@ def _key(key: Key, *, is_comment: bool) -> Iterator[str]:
 def _explained(values: Values) -> Iterator[str]:
     """Yield the contents of tables that may replace a value."""
     for name, table in values.tables.items():
-        yield from _comment(f'{{ kind = "{name}" }}: {table.says}', "#   ")
+        yield from _comment(f'{{ kind = "{name}" }}: {table.doc}', "#   ")
         for key in table.keys:
             optional = "" if key.default is REQUIRED else " (optional)"
-            yield from _comment(f"{key.name}{optional}: {key.says or key.values.words}", "#     ")
+            yield from _comment(f"{key.name}{optional}: {key.doc or key.values.words}", "#     ")
 
 
 def _comment(text: str, mark: str = "# ") -> list[str]:
@@ -344,7 +344,7 @@ class Job:
 
     #: Its file.
     path: Path
-    kind: Kind
+    kind: JobType
     #: What is declared of its people.
     data: Any
     #: The estimator's, without the ledger.
@@ -382,7 +382,7 @@ class Job:
         cost = Privacy(privacy["epsilon"], privacy["delta"], adjacency)
         if math.isinf(cost.epsilon):
             raise ValueError("[privacy] epsilon must be finite: a job writes a private release")
-        data = kind.FORM.read(sections, here, look=look)
+        data = kind.INPUT_TYPE.read(sections, here, look=look)
         paid = {"epsilon": cost.epsilon, "delta": cost.delta, "adjacency": cost.adjacency}
         parameters = kind.parameters({name: one for name, one in given.items() if name != "kind"}, data) | paid
         kind.check(parameters, data)
@@ -440,7 +440,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{str(path)!r} nests arrays or tables too deeply") from None
 
 
-def _kind(content: Mapping[str, Any]) -> Kind:
+def _kind(content: Mapping[str, Any]) -> JobType:
     """Return the kind of a job, which decides its other sections."""
     known = kinds()
     sections = [section.name for kind in known.values() for section in kind.description.keys]
@@ -452,7 +452,7 @@ def _kind(content: Mapping[str, Any]) -> Kind:
         raise TypeError("[estimator] must be a table")
     if "kind" not in estimator:
         raise ValueError("[estimator] lacks the key 'kind'")
-    kind: Kind = toml.words(known).taken(("estimator", "kind"), estimator["kind"])
+    kind: JobType = toml.enum(known).taken(("estimator", "kind"), estimator["kind"])
     return kind
 
 

@@ -6,12 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from jobs.examples import KINDS, write_job
+from jobs.examples import JOB_TYPES, write_job
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy, registry
 from dpfast.cli import main
 from dpfast.jobs import parameters
-from dpfast.jobs.kinds import schema, template
+from dpfast.jobs.job_types import schema, template
 from dpfast.jobs.parameters import ARRAY, NUMBER, REQUIRED, by_name, either, lists, sample, words
 
 pytest.importorskip("pandas")
@@ -48,13 +48,13 @@ def accepts(schema, value):
 
 
 def without_comments(kind):
-    return tomllib.loads(template(KINDS[kind]))
+    return tomllib.loads(template(JOB_TYPES[kind]))
 
 
 def uncommented(kind):
     """Every key of every section, as templates show it."""
     sections, name = {}, None
-    for line in template(KINDS[kind]).splitlines():
+    for line in template(JOB_TYPES[kind]).splitlines():
         line = line.removeprefix("# ")
         if line.startswith("[") and line.endswith("]"):
             name = line.strip("[]")
@@ -74,26 +74,26 @@ def keys_of(table, place=()):
 def test_there_is_a_job_for_every_estimator_of_a_family_that_has_jobs():
     families = [module.__name__.split(".")[1] for module in registry.parts("job")]
     estimators = {name for name, family in registry.ESTIMATORS.items() if family in families}
-    assert {kind.ESTIMATOR.__name__ for kind in KINDS.values()} == estimators | {"TableDescriber"}
+    assert {kind.ESTIMATOR.__name__ for kind in JOB_TYPES.values()} == estimators | {"TableDescriber"}
     if EXAMPLES.exists():  # only in a checkout
-        assert {path.stem for path in EXAMPLES.glob("*.toml")} == set(KINDS)
+        assert {path.stem for path in EXAMPLES.glob("*.toml")} == set(JOB_TYPES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_TYPES)
 def test_a_new_job_shows_and_explains_every_key(kind):
     shown = uncommented(kind)
-    for place, table in keys_of(KINDS[kind].description):
+    for place, table in keys_of(JOB_TYPES[kind].description):
         names = [key.name for key in table.keys if not key.values.keys]
         assert shown[place] == names
-        assert all(key.says for key in table.keys)
+        assert all(key.doc for key in table.keys)
         # Citations are taken out of what docstrings say, and nothing is left of them.
-        assert not any(re.search(r"\( |\bof[:.)]|\]_", key.says) for key in table.keys)
+        assert not any(re.search(r"\( |\bof[:.)]|\]_", key.doc) for key in table.keys)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_TYPES)
 def test_optional_keys_of_a_new_job_are_of_their_kind(kind):
     """What stands behind # is accepted where the # is taken away, one by one."""
-    for place, table in keys_of(KINDS[kind].description):
+    for place, table in keys_of(JOB_TYPES[kind].description):
         for key in table.keys:
             if not key.values.keys and key.values.words != "a table":
                 value = tomllib.loads(f"x = {key.written}")["x"]
@@ -101,19 +101,19 @@ def test_optional_keys_of_a_new_job_are_of_their_kind(kind):
                 assert accepts(key.schema, value), key.name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_TYPES)
 def test_the_examples_are_what_new_writes(kind, capsys, tmp_path):
     assert main(["new", kind]) == 0
     written = capsys.readouterr().out
     if EXAMPLES.exists():  # only in a checkout
         assert (EXAMPLES / f"{kind}.toml").read_text() == written
-    assert main(["new", KINDS[kind].ESTIMATOR.__name__, "--output", str(tmp_path / "job.toml")]) == 0
+    assert main(["new", JOB_TYPES[kind].ESTIMATOR.__name__, "--output", str(tmp_path / "job.toml")]) == 0
     assert (tmp_path / "job.toml").read_text() == written
     assert main(["new", kind, "--output", str(tmp_path / "job.toml")]) == 2
     assert "exists" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_TYPES)
 def test_a_new_job_is_accepted_and_planned(kind, tmp_path, capsys):
     path = write_job(tmp_path, kind)
     assert main(["check", str(path)]) == 0
@@ -135,18 +135,18 @@ def test_a_new_job_is_accepted_and_planned(kind, tmp_path, capsys):
 
 def test_the_families_are_listed_and_a_wrong_one_is_named(capsys):
     assert main(["new"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(KINDS)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(JOB_TYPES)
     assert main(["new", "sparse_regresion"]) == 2
     assert "there is no family 'sparse_regresion'; did you mean 'sparse_regression'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_TYPES)
 def test_the_schema_accepts_new_jobs_of_its_kind_alone(kind, capsys):
     assert main(["new", "--schema"]) == 0
     every = json.loads(capsys.readouterr().out)
     job = without_comments(kind)
     assert accepts(every, job)
-    for name, other in KINDS.items():
+    for name, other in JOB_TYPES.items():
         assert accepts(schema([other]), job) == (name == kind)
     assert not accepts(every, job | {"extra": {}})
     assert not accepts(every, job | {"privacy": {"epsilon": "1"}})
@@ -160,7 +160,7 @@ def test_every_value_that_has_a_sample_accepts_it():
         for part in [*parts, *schema.get("anyOf", ())]:
             yield from below(part)
 
-    for kind in KINDS.values():
+    for kind in JOB_TYPES.values():
         for _, table in keys_of(kind.description):
             for key in table.keys:
                 every = [key.values, *key.values.tables.values()]
@@ -217,8 +217,8 @@ def test_what_a_plan_is_not_told_is_asked_for(tmp_path, capsys):
 
 def test_no_key_that_must_be_there_is_left_to_an_editor_alone():
     """A job whose one required key is missing is refused by the check and by the schema alike."""
-    for kind in KINDS.values():
-        job = without_comments(kind.KIND)
+    for kind in JOB_TYPES.values():
+        job = without_comments(kind.JOB_TYPE)
         for place, table in keys_of(kind.description):
             if place not in job:
                 continue
