@@ -2,8 +2,8 @@
 
 A family is a folder with an ``estimator.py``; nothing outside its folder names it but a line of the stub. The family
 itself gives the rest, in modules of fixed names. ``attacks.py`` has ``attacks(privacy)``, attacks on each of its
-mechanisms. ``job.py``, if present, has ``JOB_TYPES``, each a `dpfast.jobs.job_types.Kind`. ``demo.py``, if present, has
-``lines()`` of the demonstration's table.
+mechanisms. ``job.py``, if present, has ``JOB_TYPES``, each a `dpfast.jobs.job_types.JobType`. ``demo.py``, if present,
+has ``lines()`` of the demonstration's table.
 
 A package shows names of other modules, and loads them on first use.
 """

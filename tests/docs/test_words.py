@@ -1,5 +1,6 @@
 """The words of pages, docstrings, errors and names: standard terms, in sentences that are read once."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -19,12 +20,17 @@ def prose(monkeypatch):
     return import_module("prose")
 
 
+def rows_of_glossary(columns):
+    """Rows of the table with so many columns, without its head."""
+    row = r"^\|" + r" ([^|]+) \|" * columns + "$"
+    return re.findall(row, GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)[2:]
+
+
 def glossary():
-    """Standard term, number left in the package and pattern of each home-made word."""
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| (\d+) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
-    for words, standard, left in rows:
+    """Standard term and pattern of each home-made word."""
+    for words, standard in rows_of_glossary(2):
         pattern = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words.split(", "))
-        yield words, standard, int(left), re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
+        yield words, standard, re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
 
 
 def code_of_the_package():
@@ -38,21 +44,32 @@ def test_pages_have_no_home_made_word(prose):
     pages = {page: " ".join(prose.sentences_of(page)) for page in prose.pages_and_modules() if page.suffix == ".md"}
     found = {
         (str(page.relative_to(ROOT)), one[0]): f"say: {standard}"
-        for _, standard, _, pattern in glossary()
+        for _, standard, pattern in glossary()
         for page, text in pages.items()
         if (one := pattern.search(text))
     }
     assert found == {}
 
 
-def test_the_package_has_no_more_home_made_words_than_were_left():
+def test_the_package_has_no_home_made_word():
     code = code_of_the_package()
-    counts = {words: (len(pattern.findall(code)), left, standard) for words, standard, left, pattern in glossary()}
-    assert {words: count for words, count in counts.items() if count[0] > count[1]} == {}
+    assert {one[0]: f"say: {standard}" for _, standard, pattern in glossary() if (one := pattern.search(code))} == {}
+
+
+def test_no_class_or_function_has_a_home_made_name():
+    instead = {name: f"say: {new}" for names, new, _ in rows_of_glossary(3) for name in names.split(", ")}
+    assert len(instead) > 15
+    defined = {
+        (str(path.relative_to(ROOT)), one.name): instead[one.name]
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name in instead
+    }
+    assert defined == {}
 
 
 def test_a_home_made_word_is_found_in_text_code_and_names():
-    patterns = [pattern for words, _, _, pattern in glossary() if words.startswith("shorten")]
+    patterns = [pattern for words, _, pattern in glossary() if words.startswith("shorten")]
     assert [pattern.findall("Rows are shortened. Shorten\nthem.") for pattern in patterns] == [["shortened", "Shorten"]]
     assert len(list(glossary())) > 20
 

@@ -213,7 +213,7 @@ class Description:
 
     @cached_property
     def _people(self) -> tuple[float, float]:
-        """Return how many rows there are, or the sum of their weights, and its error: totals, weighted by their variances."""
+        """Return the number of rows, or the sum of their weights, and its error: totals by their precision."""
         if self._n_rows is not None and self._largest is None:
             return float(self._n_rows), 0.0
         weights = np.array([1.0 / len(counts) for counts in self._noisy_counts])

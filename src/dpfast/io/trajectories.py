@@ -299,7 +299,8 @@ class Trajectories:
         >>> from dpfast import Trajectories
         >>> with gymnasium.make("CartPole-v1") as cart:
         ...     edges = [[-1.0, 1.0], [0.0], [-0.1, 0.0, 0.1], [0.0]]
-        ...     trajectories = Trajectories.from_gymnasium(cart, lambda seen: int(seen[2] > 0), 5, 100, seed=0, bins=edges)
+        ...     policy = lambda seen: int(seen[2] > 0)
+        ...     trajectories = Trajectories.from_gymnasium(cart, policy, 5, 100, seed=0, bins=edges)
         >>> trajectories, trajectories.encoder.states[0], trajectories.encoder.states[-1]
         (<Trajectories over 48 states: not private>, (0, 0, 0, 0), (2, 1, 3, 1))
         """

@@ -242,14 +242,14 @@ class Moments(Around[Regression]):
         noise, radii = self.inner, (self.chosen.scaling.radius, self.bound_y)
         own = Units.near(*radii)
         moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
-        told = own.of_inference(self.chosen.units, noise.shape[0]) | {"alike": self.chosen.units is not None}
+        state = own.of_inference(self.chosen.units, noise.shape[0]) | {"alike": self.chosen.units is not None}
         penalty = own.penalty(self.penalty)
         if noise.each_outcome:
-            states = tuple(inference_of_moments(one, **told) for one in moments_of_each_outcome(moments))
+            states = tuple(inference_of_moments(one, **state) for one in moments_of_each_outcome(moments))
             return Regression(own.solution(ridge_of_each_outcome(moments, penalty)), states)
         framing: dict[str, Any] = {"center": own.center(self.chosen.center), "fit_intercept": self.fit_intercept}
         reduced = reduced_moments(moments, **framing)
-        states = (inference_of_moments(moments, reduced=reduced, **framing, **told),)
+        states = (inference_of_moments(moments, reduced=reduced, **framing, **state),)
         if self.public.labels is not None:
             moments = self.public.labels.project_moments(moments, radii[0] / own.rows)
             reduced = reduced_moments(moments, **framing)
@@ -473,7 +473,7 @@ def attributes_of(
     """Return the fitted attributes of a solution and what is known of it: `lost` is the error as part of the signal."""
     return {
         "_expected_error": lost,
-        "_inference_states": tuple(dict(vars(told)) for told in states),
+        "_inference_states": tuple(dict(vars(state)) for state in states),
         "_textbook": None if textbook is None else tuple(textbook),
         "residual_std_": None if residual_variance is None else np.sqrt(residual_variance),
         "n_steps_": n_steps,
@@ -512,10 +512,10 @@ class Column(NamedTuple):
         """
         if not states:
             return 1.0
-        told = states[0]
-        assert told.units is not None
-        squares = float(linalg.inv(told.inverse)[-1, -1])
-        return max(told.n_rows / (squares * float(told.units[-1] / self.constant) ** 2), 1.0)
+        state = states[0]
+        assert state.units is not None
+        squares = float(linalg.inv(state.inverse)[-1, -1])
+        return max(state.n_rows / (squares * float(state.units[-1] / self.constant) ** 2), 1.0)
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,8 @@ class CoefficientReports(LinearEstimator):
             columns["estimate"][unknown, 0] = self.intercept_[unknown]
         columns["std_privacy"] = self._coefficients(self.coef_std_, np.nan)
         hidden = np.isnan(law.center[:, : self.coef_.shape[1]])
-        units = any(told["hidden"] is not None and np.any(told["hidden"]) for told in self._inference_states)
-        guessed = any(told["least_signal"] > 0.0 for told in self._inference_states)
+        units = any(state["hidden"] is not None and np.any(state["hidden"]) for state in self._inference_states)
+        guessed = any(state["least_signal"] > 0.0 for state in self._inference_states)
         note = (_HIDDEN if units else _GUESSED if guessed else UNKNOWN) if hidden.any() else None
         if note is None and target != "population":
             note = _SAMPLING + (_CLUSTERED if self._has_people else _OTHER)
@@ -189,19 +189,19 @@ class CoefficientReports(LinearEstimator):
             return dict(zip(self._sides()[1], shares.tolist(), strict=True))
         if scale is None or len(self._inference_states) != 1:
             return None
-        told = InferenceState(**self._inference_states[0])
+        state = InferenceState(**self._inference_states[0])
         features = self.coef_.shape[1]
         # For weighted rows a constant is among the features of X'X.
-        if not math.isfinite(told.n_rows) or len(told.xx) > features or np.isnan(law.center[:, :features]).any():
+        if not math.isfinite(state.n_rows) or len(state.xx) > features or np.isnan(law.center[:, :features]).any():
             return None
-        units = np.ones(features) if told.units is None else told.units
+        units = np.ones(features) if state.units is None else state.units
         theta, deviation = (one[:, :features] * units for one in (law.center, law.deviation))
-        xx = linalg.inv(told.inverse) / told.n_rows
+        xx = linalg.inv(state.inverse) / state.n_rows
         explained = np.sum(theta @ xx * theta, axis=1)
         off = 2.0 * np.sum(np.abs(theta @ xx) * deviation, axis=1) + deviation**2 @ np.diag(xx)
         total = np.maximum(explained + scale**2, np.finfo(np.float64).tiny)
         shares = explained / total
-        residual_noise = scale**2 * told.residual_noise if is_released else np.zeros(len(total))
+        residual_noise = scale**2 * state.residual_noise if is_released else np.zeros(len(total))
         errors = np.hypot((1.0 - shares) * off, shares * residual_noise) / total
         return dict(zip(self._sides()[1], shares.tolist(), strict=True)) if np.all(errors <= R_SQUARED) else None
 
@@ -349,10 +349,10 @@ class CoefficientReports(LinearEstimator):
         parts = np.split(scale**2, len(self._inference_states))
         laws = []
         with single_threaded_blas():
-            for told, variance in zip(self._inference_states, parts, strict=True):
-                states = InferenceState(**told)
-                allowed = states.widened(variance) if is_released else variance
-                laws.append(states.posterior(allowed, level, of_population=target == "population"))
+            for fields, variance in zip(self._inference_states, parts, strict=True):
+                state = InferenceState(**fields)
+                allowed = state.widened(variance) if is_released else variance
+                laws.append(state.posterior(allowed, level, of_population=target == "population"))
         # For weighted rows a constant is the last column, before the intercept that it represents.
         features = self.coef_.shape[1]
         kept = [*range(features), *([-1] if self._has_intercept else [])]

@@ -387,8 +387,8 @@ class NoisySum(SingleRelease):
         """Return noise `of_counts` for a share of a budget, and the rest of the budget for other releases.
 
         `is_gaussian` says whether all of these will be Gaussian, if delta is above 0. Gaussian releases, or pure ones,
-        share the budget by `split_budget`. Any others compose by the sums of epsilons and deltas, and then the counts are
-        Gaussian, or pure, whichever has less noise.
+        share the budget by `split_budget`. Any others compose by the sums of epsilons and deltas, and then the counts
+        are Gaussian, or pure, whichever has less noise.
         """
         shares = share, 1.0 - share
         splits = [split_budget(privacy, shares)]

@@ -1,10 +1,10 @@
 """Noisy counts of people by size, and bounds computed from them: a stage before a mechanism with public bounds.
 
-A person counts once in each of h histograms (statistics/norm_histograms.py), and moves one bin of each or, when replaced, two:
-the noise is that of `NoisySum.of_counts`. Everything else is a function of the noisy counts and public numbers. The
-bound from each histogram is the smallest one with few people above it (solvers/averaged_descent.py). Zeros have a bin
-of their own, and so have the least sizes: neither is ever a scale. Rows, outcomes or entries with an empty histogram
-get bounds that reduce them to nothing.
+A person counts once in each of h histograms (statistics/norm_histograms.py), and moves one bin of each or, when
+replaced, two: the noise is that of `NoisySum.of_counts`. Everything else is a function of the noisy counts and public
+numbers. The bound from each histogram is the smallest one with few people above it (solvers/averaged_descent.py). Zeros
+have a bin of their own, and so have the least sizes: neither is ever a scale. Rows, outcomes or entries with an empty
+histogram get bounds that reduce them to nothing.
 
 The next mechanism is a release of its own: `NoisySum.counts_within` divides the budget between both.
 """

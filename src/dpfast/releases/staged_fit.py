@@ -363,7 +363,7 @@ class Fit:
         level: Level,
         residuals: Residuals | None,
     ) -> tuple[RareBiases, FloatArray]:
-        """Return how clipping may bias coefficients of rare columns, the rarest first, and `Level.unlike`.
+        """Return how clipping may bias coefficients of rare columns, the rarest first, and `Level.extra_variance`.
 
         If all that are clipped were among a column's people, it would be moved by 1/sqrt(share) of the constant; not by
         more than a deviation of residuals.

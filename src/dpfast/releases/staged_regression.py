@@ -1,7 +1,7 @@
 """Least squares in stages, each release adapted to earlier ones: noise for the data, not for the declared bounds.
 
-The releases of one fit share one joint budget (`dpfast.privacy.split_budget`; `solvers.averaged_descent.Schedule` has the
-shares), in this order:
+The releases of one fit share one joint budget (`dpfast.privacy.split_budget`; `solvers.averaged_descent.Schedule` has
+the shares), in this order:
 
 1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome (and rows, if they are
    not quite so few), the mean logarithms of rows' lengths and residuals' sizes, and steps follow, in coordinates as

@@ -26,7 +26,7 @@ If nothing is above the noise, the bound is the end of the run with the largest 
 
 Signed sizes have two ends. Runs above the noise show people on one side of 0. They do not exclude people on the other,
 who may be half of all. So an end is nearer to 0 than the other one only if the released counts between say that few
-people are there (`upper_quantile_of_side`). Too wide an interval costs little, too narrow a one moves half of the people.
+people are there (`upper_quantile_of_side`). Too wide an interval costs little, too narrow a one moves half of them.
 
 Constants were chosen on tables of 400 to 50,000 people, 5 to 30 features, 1 to 20 outcomes, condition 1 to 1,000, with
 rare, skewed and heavy-tailed columns, at epsilon .3, 1 and 3: `benchmarks/accuracy.py` has others.

@@ -295,7 +295,7 @@ def _posterior(
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and covariance of a bias that is seen with noise of these variances; the leading ones may agree.
 
-    `few` has the variances of a further part as it is seen, as it is, and between these.
+    `rare` has the variances of a further part as it is seen, as it is, and between these.
     """
     unit = math.sqrt(max(largest, float(np.max(variances)), float(np.max(rare)), _TINY))
     bias = np.clip(bias / unit, -_FARTHEST, _FARTHEST)

@@ -5,9 +5,9 @@ each of the two histograms. Missing entries are skipped; a donor without any ent
 a declared range. About 1% of the donors are beyond it at either end.
 
 All but the moments are options. A step depends only on public numbers and on the releases of earlier steps. Each takes
-a part of the budget that remains (`dpfast.privacy.split_budget`): squares of mu never add up to more than the whole's, nor
-epsilons if delta is 0. So the steps compose although shares are chosen along the way (dpfast.privacy.composition has
-the proof). The releases determine how each step was made.
+a part of the budget that remains (`dpfast.privacy.split_budget`): squares of mu never add up to more than the
+whole's, nor epsilons if delta is 0. So the steps compose although shares are chosen along the way
+(dpfast.privacy.composition has the proof). The releases determine how each step was made.
 
 *Number.* If the number of donors is private, donors are counted first, and every rule uses the released count.
 
