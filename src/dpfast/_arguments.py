@@ -105,7 +105,8 @@ def share(name: str, value: object, *, whole: bool = False) -> float:
 
 def pair(name: str, value: object, entries: str = "(low, high)") -> tuple[Any, Any]:
     """Return the two entries of a tuple, list or array; `entries` names them."""
-    if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
+    # An array of no dimension has no length.
+    if not isinstance(value, tuple | list | np.ndarray) or getattr(value, "ndim", 1) == 0 or len(value) != 2:
         raise TypeError(f"{name} must be a pair {entries}, got {type(value).__name__}")
     return value[0], value[1]
 
@@ -147,7 +148,7 @@ def epsilon_value(value: object) -> float:
 def nonnegative_or_auto(name: str, value: object) -> None:
     """Refuse anything but "auto" and finite floats of at least 0."""
     if not isinstance(value, str) or value != "auto":
-        nonnegative(name, value)
+        nonnegative(f"{name} (if it is not 'auto')" if isinstance(value, str) else name, value)
 
 
 def delta_value(value: object) -> float:
@@ -205,13 +206,18 @@ def adjacency_value(value: object) -> str:
     return choice("adjacency", value, ADJACENCIES)
 
 
+def sequence(name: str, values: Sequence[Checked]) -> Sequence[Checked]:
+    """Return a sequence; TypeError for one number, and for text."""
+    if isinstance(values, str | bytes) or getattr(values, "ndim", 1) == 0 or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name} must be a sequence of numbers, got {type(values).__name__}")
+    return values
+
+
 def positives(name: str, values: Sequence[float]) -> list[float]:
     """Return a non-empty list of positive finite floats."""
-    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-        raise TypeError(f"{name} must be a sequence of positive numbers, got {type(values).__name__}")
     numbers = [
         value if type(value) is float and 0.0 < value < math.inf else positive(f"{name}[{index}]", value)
-        for index, value in enumerate(values)
+        for index, value in enumerate(sequence(name, values))
     ]
     if not numbers:
         raise ValueError(f"{name} must hold at least one number, got none")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
+from dpfast import _arguments as check
 from dpfast._transaction import AtomicContext, ForkSafeLock, RowRanges
 
 __all__ = ["RowRanges", "Task", "n_cores", "resolve_n_threads", "run_in_threads", "single_threaded_blas", "threads_for"]
@@ -25,11 +26,7 @@ Result = TypeVar("Result")
 def resolve_n_threads(n_threads: int | None = None) -> int:
     """Return the threads to use: `n_threads`, else ``OMP_NUM_THREADS``, else the cores this process may use."""
     if n_threads is not None:
-        if isinstance(n_threads, bool) or not hasattr(n_threads, "__index__"):
-            raise TypeError(f"n_threads must be a positive integer or None, got {type(n_threads).__name__}")
-        if int(n_threads) < 1:
-            raise ValueError(f"n_threads must be a positive integer or None, got {n_threads}")
-        return int(n_threads)
+        return check.positive_integer("n_threads must be a positive integer or None: it", n_threads)
     # OMP_NUM_THREADS may list one number per nesting level; the first is the outermost.
     setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if setting.isdecimal() and int(setting) > 0:

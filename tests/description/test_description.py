@@ -200,6 +200,9 @@ def test_what_a_summary_is_asked_for_wrongly_is_refused():
     for options in ({"level": 1.0}, {"target": "all"}, {"quantiles": [0.0]}):
         with pytest.raises(ValueError, match=next(iter(options))):
             found.summary(**options)
+    for quantiles in (0.5, "median", np.array(0.5), None):
+        with pytest.raises(TypeError, match="quantiles must be a sequence"):
+            found.summary(quantiles=quantiles)
     assert found.summary(quantiles=[0.1]).loc["age"].index.tolist() == ["mean", "10%", "missing"]
     assert dpfast.Description is type(found)
 

@@ -296,7 +296,10 @@ def test_what_is_declared_for_a_missing_entry_holds_where_that_entry_makes_objec
     frame = pd.DataFrame({"a": pd.Series(entries, dtype=object)})
     (x,) = (x for x, _ in Columns([column]).encode(frame) if len(x))
     assert x.ravel().tolist() == expected
-    for odd, error, words in (("77", TypeError, "entries that are not numbers$"), (10**400, ValueError, "infinite")):
+    for odd, error, words in (
+        ("77", TypeError, "entries that are not numbers: use .astype.float.$"),
+        (10**400, ValueError, "infinite"),
+    ):
         with pytest.raises(error, match=f"column 'a' holds {words}"):
             list(Columns([column]).encode(pd.concat([frame, pd.DataFrame({"a": [odd]}, dtype=object)])))
 

@@ -433,7 +433,7 @@ def test_tables_without_a_column_or_numbers_are_refused_by_name():
         with pytest.raises(ValueError, match="value must be a column of frame, got 'value'"):
             open_long_panel(table, "who", "year", "value", "b", 2)
     for table in libraries(long().assign(text="Anna")):
-        with pytest.raises(TypeError, match=r"^column 'text' has entries that are not numbers$"):
+        with pytest.raises(TypeError, match=r"^column 'text' has entries that are not numbers: use \.astype\(float\)$"):
             open_long_panel(table, "who", "year", "text", "b", 2)
 
 

@@ -216,6 +216,11 @@ def test_a_bad_step_is_found_wherever_it_is():
         ([[("a", 1.0)]], {"states": "aba"}, ValueError, "distinct"),
         ([[("a", 1.0)]], {"states": [[]]}, TypeError, "hashable"),
         ([[("a", 1.0)]], {"states": []}, ValueError, "at least one"),
+        ([1, 2], {"n_states": 3}, TypeError, "an episode must list its steps"),
+        ([None], {"n_states": 3}, TypeError, "an episode must list its steps"),
+        ({"first": [(1, 1.0)], 2: [(1, 1.0)]}, {"n_states": 3}, (TypeError, ValueError), "an episode"),
+        (None, {"n_states": 3}, TypeError, "episodes must be an iterable"),
+        (3, {"states": "ab"}, TypeError, "episodes must be an iterable"),
     ],
 )
 def test_episodes_refused(episodes, declared, kind, message):
@@ -312,6 +317,12 @@ class TestGymnasium:
         assert found != Trajectories.from_gymnasium(env, policy, 20, 7, seed=4)
         assert (len(found), found.n_states, found.longest) == (20, 16, 7)
         assert np.all(found.states[found.offsets[:-1]] == 0)
+
+    def test_what_is_no_environment_and_what_is_no_action_are_refused(self, env):
+        with pytest.raises(TypeError, match=r"env must be an environment.*got str"):
+            Trajectories.from_gymnasium("FrozenLake-v1", [0] * 16, 2, 5)
+        with pytest.raises(ValueError, match="policy must have actions of the environment"):
+            Trajectories.from_gymnasium(env, [9] * 16, 2, 5)
 
     def test_states_and_rewards_are_those_of_actions(self, env):
         # Without ice: right, right, down, down, down, right reaches the goal, whose entry is rewarded.

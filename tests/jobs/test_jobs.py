@@ -198,6 +198,18 @@ def test_a_column_may_be_called_as_a_pattern_is_written(frame, folder):
     assert record(folder)["feature_names"] == ["smoker", "site=Bern", "site=Basel", "a*"]
 
 
+def test_a_sign_of_patterns_in_brackets_is_one_of_a_name(frame, folder, capsys):
+    frame.rename(columns={"age": "age [y]?"}).assign(ages=1.0).to_csv(folder / "table.csv", index=False)
+    job = changed(features={"age": None, "age [[]y][?]": BASE["features"]["age"]})
+    path = str(write_job(folder, job))
+    assert main(["plan", path, "--people", "500"]) == 0
+    assert main(["fit", path]) == 0
+    assert record(folder)["feature_names"] == ["smoker", "site=Bern", "site=Basel", "age [y]?"]
+    frame.to_csv(folder / "table.csv", index=False)
+    assert main(["check", str(write_job(folder, job))]) == 2
+    assert "no column 'age [y]?'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "several"])
 def test_people_with_several_rows(frame, folder, kind):
     """Rows of a person may lie anywhere, in any of the files."""
@@ -490,6 +502,9 @@ def test_a_file_that_is_not_toml_and_one_that_is_missing(folder, capsys):
     (folder / "job.toml").write_text("[input\n")
     assert main(["fit", str(folder / "job.toml")]) == 2
     assert "is not TOML" in capsys.readouterr().err
+    (folder / "job.toml").write_text("[input]\n", encoding="utf-8-sig")  # as some editors begin a file
+    assert main(["check", str(folder / "job.toml")]) == 2
+    assert "is not TOML" not in capsys.readouterr().err
     assert main(["check", str(folder)]) == 2
     assert capsys.readouterr().err == f"dpfast check: Is a directory: {str(folder)!r}\n"
     (folder / "job.toml").write_text(f"input = {'[' * 5000}")

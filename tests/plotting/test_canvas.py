@@ -42,6 +42,8 @@ def test_every_picture_is_drawn_where_it_is_told_with_its_words(name):
     ax = figure.subplots()
     assert PICTURES[name](ax=ax, title="A title", label="clinic", unit="days") is ax
     assert ax.get_title() == "A title"
+    with pytest.raises(TypeError, match="title must be a string"):
+        PICTURES[name](title=3)
     words = [ax.get_xlabel(), ax.get_ylabel(), *entries(ax), *(one.get_ylabel() for one in figure.axes)]
     assert any("days" in one for one in words)
     assert name in MAPS or any("clinic" in one for one in words)

@@ -66,6 +66,24 @@ def test_weights_are_paid_for_by_the_rest_of_the_sum(tmp_path):
     np.testing.assert_array_equal(loaded.interval(target[:T0]), model.interval(target[:T0]))
 
 
+def test_what_the_rest_of_a_fit_refuses_is_refused_before_a_range_is_paid_for():
+    """So that a misspelt option costs nothing, as with a declared range."""
+    donors, _, _ = panel(40)
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    wrong = [
+        {"center": "target"},
+        {"center": [1.0]},
+        {"basis": 99},
+        {"basis": np.ones((2, 2))},
+        {"mechanism": "output"},
+    ]
+    for options in wrong:
+        for bound in ("private", 1.0):
+            with pytest.raises(ValueError, match=next(iter(options))):
+                SyntheticControl(1.0, 1e-6, bound=bound, ledger=ledger, **options).fit(donors, T0)
+            assert ledger.spent.epsilon == 0.0
+
+
 @pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])

@@ -340,7 +340,7 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     def _log_odds(self, margins: FloatArray) -> FloatArray:
         """Return calibrated log-odds: of the second class, or of each against all others."""
         at, curves = self.log_odds_[0], self.log_odds_[1:]
-        each = gaps(margins.reshape(len(margins), -1)).T
+        each = gaps(margins[:, np.newaxis] if margins.ndim == 1 else margins).T
         odds = np.array([interpolated((at, curve), own) for curve, own in zip(curves, each, strict=True)])
         return odds[0] if margins.ndim == 1 else odds.T
 
@@ -737,12 +737,13 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         unlike = "classes must be labels of one kind, numbers or strings, none of them missing"
         declared = io.redact_errors(partial(np.asarray, self.classes), unlike)
         if declared.ndim != 1:
-            raise ValueError(f"classes must be a list of labels, got an array of shape {declared.shape}")
+            raise ValueError(f"classes must be a list of labels, got {type(self.classes).__name__}")
         if declared.dtype.kind == "f" and np.isnan(declared).any():
             raise ValueError(unlike)
         classes: NDArray[Any] = io.redact_errors(partial(np.unique, declared), unlike, TypeError)
         if len(classes) < 2 or len(classes) != len(declared):
-            raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}")
+            repeats = ", some of them alike" * (len(classes) != len(declared))
+            raise ValueError(f"classes must be at least 2 different labels, got {len(declared)}{repeats}")
         return classes
 
     def _weights(self, classes: NDArray[Any]) -> FloatArray:

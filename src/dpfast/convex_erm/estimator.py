@@ -166,6 +166,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
     def _check_parameters(self, privacy: Privacy) -> None:
         if self.bound_x is None and self.box_x is None:
             raise missing_bound(type(self), "box_x", "bound_x", epsilon=self.epsilon)
+        check.boolean("fit_intercept", self.fit_intercept)
         check.optional(check_bound, "bound_x", self.bound_x)
         if self.box_x is not None:
             _, length = self._bounded_rows(max(side.size for side in check_box(self.box_x)))
@@ -173,7 +174,6 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         check_bound("bound_y", self._outcome_bound)
         check.optional(check.positive, "max_weight", self.max_weight)
         check.nonnegative_or_auto("ridge", self.ridge)
-        check.boolean("fit_intercept", self.fit_intercept)
         if check.boolean("inference", self.inference):
             self._check_inference()
         check_problem(self._resolved_loss, self.constraint, self.penalty)
@@ -300,7 +300,7 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         if sample_weight is None:
             return self._fit_people(X, y, opened=opened, **options)
         self._check_takes_weights()
-        most, clips = check_most(self.max_weight), not math.isinf(self.epsilon)
+        most, clips = check_most(self.max_weight), not math.isinf(check.epsilon_value(self.epsilon))
 
         def with_shares(X: Any, y: Any, groups: Any = None, max_rows: int | None = None) -> tuple[Any, ...]:
             weights = io.read_now(sample_weight)

@@ -306,14 +306,17 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
 
     @property
     def _may_be_lower(self) -> Lowered | None:
-        if self.calibration != "sound" or self._private_bounds or self.loss not in ("huber", "quantile", "poisson"):
+        is_sound = check.choice("calibration", self.calibration, ("sound", "paper")) == "sound"
+        is_named = isinstance(self.loss, str) and self.loss in ("huber", "quantile", "poisson")
+        if not (is_sound and is_named) or self._private_bounds:
             return None
-        bound = float(self.bound_y)
+        bound = check.positive("bound_y", self.bound_y)
         if self.loss == "poisson":
             # Means of counts are moved by what is clipped, the minimisers of other losses hardly.
             return Lowered(bound, 0.0, least=1.0, caution=OF_COUNTS)
         # The less a quantile is smoothed, the fewer people show its curvature, which standard errors need.
-        return Lowered(bound, FEW, room=2.0 if self.loss == "quantile" and self.inference else 1.0)
+        has_errors = check.boolean("inference", self.inference)
+        return Lowered(bound, FEW, room=2.0 if self.loss == "quantile" and has_errors else 1.0)
 
     def _held(self, X: Any, y: Any, *owners: Any) -> tuple[Any, ...]:
         """Hold rows that can be read once, in which a bound is looked for first."""

@@ -163,7 +163,8 @@ class Description:
         # Laplace noise has longer tails, and sums of it shorter ones than a single draw.
         reach = max(normal, -math.log1p(-level) / math.sqrt(2.0)) if self._is_heavy else normal
         of_population = check.choice("target", target, ("population", "table")) == "population"
-        wanted = [check.share(f"quantiles[{place}]", one) for place, one in enumerate(quantiles)]
+        listed = check.sequence("quantiles", quantiles)
+        wanted = [check.share(f"quantiles[{place}]", one) for place, one in enumerate(listed)]
         n, n_deviation = self._people
         least, most = (max(n + side * reach * n_deviation, 0.0) for side in (-1.0, 1.0))
         unit, what = (1.0, "rows") if self._largest is None else (self._largest, "weights")

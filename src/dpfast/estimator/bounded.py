@@ -84,6 +84,8 @@ def columns_of(X: Any) -> dict[str, Any]:
         return {"n_features_in_": X.shape[1]}
     if not hasattr(X, "shape"):
         return {}
+    if not getattr(getattr(X, "columns", None), "is_unique", True):
+        raise ValueError("X has several columns of one name: rename them, or leave all but one out")
     probe = BaseEstimator()
     validate_data(probe, X, skip_check_array=True)
     return dict(vars(probe))
@@ -263,7 +265,7 @@ def check_most(max_weight: float | None) -> float:
     """Return the bound on weights, if there is one."""
     if max_weight is None:
         raise ValueError("sample_weight needs max_weight: the largest weight that counts, a public number")
-    return float(max_weight)
+    return check.positive("max_weight", max_weight)
 
 
 def check_people(groups: object, max_rows: object) -> bool:

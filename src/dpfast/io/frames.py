@@ -62,11 +62,12 @@ class Batch(Entries, Protocol):
 def check_numeric(table: str, columns: Iterable[tuple[object, object, bool]]) -> None:
     """Refuse a table with columns, of a name and a type, that are not of numbers."""
     # A Series comes without its name.
-    refused = [f"{name} ({kind})".lstrip() for name, kind, is_number in columns if not is_number]
+    refused = [f"{name} ({kind})" if name != "" else kind for name, kind, is_number in columns if not is_number]
     if refused:
+        shown = ", ".join(map(str, refused[:5]))
         raise TypeError(
-            f"{table} has columns that are not numbers: {', '.join(refused[:5])}; leave them out, make days of dates, "
-            "or declare categories by dpfast.io.Columns and fit what its encode makes"
+            f"{table} has columns that are not numbers: {shown}; leave them out, make floats of decimals, make days of "
+            "dates, or declare categories by dpfast.io.Columns and fit what its encode makes"
         )
 
 
@@ -192,7 +193,7 @@ def _numbers_among(column: Any, name: str) -> FloatArray:
         if missing:
             continue
         if not isinstance(entry, Real | np.bool_):
-            raise TypeError(f"column {name!r} holds entries that are not numbers")
+            raise TypeError(f"column {name!r} holds entries that are not numbers: use .astype(float)")
         try:
             values[row] = float(entry)
         except OverflowError:

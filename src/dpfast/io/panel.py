@@ -261,7 +261,7 @@ def _check_long(part: Part, labels: Mapping[str, str], values: Mapping[str, str]
     for name in values:
         family = part.families.get(name)
         if family is None or family.name not in ("number", "any"):
-            raise TypeError(f"column {name!r} has entries that are not numbers")
+            raise TypeError(f"column {name!r} has entries that are not numbers: use .astype(float)")
 
 
 def target_rows(

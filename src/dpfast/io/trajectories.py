@@ -304,6 +304,8 @@ class Trajectories:
         >>> trajectories, trajectories.encoder.states[0], trajectories.encoder.states[-1]
         (<Trajectories over 48 states: not private>, (0, 0, 0, 0), (2, 1, 3, 1))
         """
+        if not hasattr(env, "observation_space"):
+            raise TypeError(f"env must be an environment, such as gymnasium.make(name), got {type(env).__name__}")
         number, encoder, encoded = declared_observations(env.observation_space, states, encode, bins)
         flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded, number)
         return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)

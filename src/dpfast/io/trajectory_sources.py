@@ -97,7 +97,8 @@ def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEnc
 
     def read(episode: Iterable[Sequence[Any]]) -> tuple[Iterable[int], list[float]]:
         values, rewards = [], []
-        if isinstance(episode, Mapping) or _is_of_lists(episode):
+        is_listed = is_episode(episode) or hasattr(episode, "__iter__")
+        if not is_listed or isinstance(episode, Mapping) or _is_of_lists(episode):
             raise TypeError(_NO_STEPS)
         cut.append(_is_truncated(episode) if is_episode(episode) else None)
         if is_episode(episode):
@@ -117,7 +118,9 @@ def from_episodes(episodes: Iterable[Iterable[Sequence[Any]]], encoder: StateEnc
 
 
 def check_no_table(episodes: object) -> None:
-    """Refuse a table in the place of episodes."""
+    """Refuse a table, or a single thing, in the place of episodes."""
+    if not hasattr(episodes, "__iter__"):
+        raise TypeError(f"episodes must be an iterable of lists of steps, got {type(episodes).__name__}")
     if hasattr(episodes, "columns") or getattr(episodes, "ndim", 1) == 2:
         raise TypeError("a table is no list of episodes: Trajectories.from_frame reads it")
 
@@ -294,7 +297,7 @@ def _check_kinds(part: Part, names: Names, *, has_numbers: bool) -> None:
     if "<" in state.dtype and not state.dtype.startswith("dictionary"):
         raise TypeError(f"column {names.state!r} must hold states that can be told apart, got {state.dtype}")
     if reward.name != "number":
-        raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward.dtype}")
+        raise TypeError(f"column {names.reward!r} must hold real numbers, got {reward.dtype}: use .astype(float)")
     if names.truncated is not None and (found := part.families[names.truncated].dtype) not in ("bool", "boolean"):
         raise TypeError(f"column {names.truncated!r} must hold booleans, none missing, got {found}")
 
@@ -324,6 +327,8 @@ def from_gymnasium(
             raise TypeError("policy must be a function of the observation, or an array of one integer action a state")
         if len(actions) < n_states:
             raise ValueError(f"policy must have an action for each of the {n_states} states, got {len(actions)}")
+        if not all(map(env.action_space.contains, actions)):
+            raise ValueError(f"policy must have actions of the environment alone, {env.action_space}")
 
         def act(seen: Any) -> Any:
             return actions[encode(seen)]

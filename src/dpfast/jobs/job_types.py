@@ -433,7 +433,7 @@ class Job:
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a file; ValueError if it is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{str(path)!r} is not TOML: {error}") from None
     except RecursionError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -237,6 +238,8 @@ class RowWeights:
         return NamedColumns({self.weight: "number"})
 
 
+#: A sign of patterns that stands for itself.
+_ESCAPED = re.compile(r"\[([*?[])\]")
 _PEOPLE = toml.table_of(OwnerColumn, id='"patient"', max_rows="20")
 _WEIGHTS = toml.table_of(RowWeights, weight='"weight"', max_weight="10.0")
 
@@ -404,7 +407,7 @@ class RowsInput:
             if any(one.is_limited for one in declared["features"].values()):
                 raise ValueError(
                     "[features] has limits and a pattern, and a plan reads no table to find its columns: name them "
-                    "in full, in the job or in a copy for the plan"
+                    "in full, in the job or in a copy for the plan (put a *, ? or [ of a name in brackets: 'smoker[?]')"
                 )
             return Rows(files, None, people, None, None, None, classes, weights, self._bounds)
         if self._outcomes in ("one", "labels") and len(columns.outcomes) > 1:
@@ -438,7 +441,7 @@ def _resolved(
     """Return the declared columns; None if patterns stand for some, unseen. Columns `apart` match no pattern."""
     first = next(table_parts(files), None)
     every = [(name, one) for those in declared.values() for name, one in those.items()]
-    explicit = {one.source(name) for name, one in every if not one.is_product}.union(apart)
+    explicit = {_unescaped(one.source(name)) for name, one in every if not one.is_product}.union(apart)
     columns: dict[str, list[Feature]] = {"features": [], "outcomes": []}
     for key, those in declared.items():
         entries: dict[str, list[Feature]] = {}
@@ -454,13 +457,20 @@ def _resolved(
     return Columns(columns["features"], columns["outcomes"])
 
 
+def _unescaped(name: str) -> str:
+    """Return the column whose name has a sign of patterns, if all such signs are in brackets; else what is given."""
+    rest = _ESCAPED.sub("", name)
+    return name if any(sign in rest for sign in "*?[") else _ESCAPED.sub(r"\1", name)
+
+
 def _matches(key: str, name: str, explicit: set[str], first: Part | None) -> list[str] | None:
     """Return the columns of a name or a pattern; None for a pattern if there is no table to look at."""
-    is_pattern = any(sign in name for sign in "*?[")
+    single = _unescaped(name)
+    is_pattern = single == name and any(sign in name for sign in "*?[")
     if first is None:
-        return None if is_pattern else [name]
+        return None if is_pattern else [single]
     if not is_pattern or name in first.names:
-        return [name]
+        return [name if name in first.names else single]
     if first.families is None and explicit.isdisjoint(first.names):
         # What a pattern matches is released, and the first line of a text file may be a person's.
         raise ValueError(f"[{key}] {name!r} is a pattern: name one column of {first.label} at least in full")

@@ -428,7 +428,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         else:
             check_radius("bound_y", self.bound_y)
         check.nonnegative_or_auto("ridge", self.ridge)
-        if self.refine != "auto":
+        if not isinstance(self.refine, str) or self.refine != "auto":
             self._check_steps(check.integer_of_at_least("refine", self.refine, 0))
         check.choice("mechanism", self.mechanism, ("gaussian", "projection", "independent"))
         check.choice("composition", self.composition, get_args(Composition))
@@ -586,7 +586,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     def _has_bounds_each(self) -> bool:
         """Whether every outcome has a bound of its own."""
         bound: Any = self.bound_y
-        return hasattr(bound, "__len__") and not isinstance(bound, str) and getattr(bound, "ndim", 1) > 0
+        return hasattr(bound, "__len__") and not isinstance(bound, str | set) and getattr(bound, "ndim", 1) > 0
 
     @property
     def _bounds_each_outcome(self) -> bool:
@@ -692,7 +692,8 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     @property
     def _is_of_paper(self) -> bool:
         """Whether it is one of the papers' own algorithms, which have neither residual steps nor an intercept."""
-        return self.mechanism != "gaussian" or self.calibration == "paper" or self.n_subsample is not None
+        is_usual = isinstance(self.mechanism, str) and self.mechanism == "gaussian"
+        return not is_usual or self.calibration == "paper" or self.n_subsample is not None
 
     def _in_stages(
         self, shape: tuple[int, int], privacy: Privacy, steps: int | None, max_rows: int | None, most: int

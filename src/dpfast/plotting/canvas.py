@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 
@@ -262,7 +263,7 @@ class Canvas:
                 width, _ = self.size
             text = self.ax.set_title("", fontsize="medium", pad=pad)
             literal(text)
-            text.set_text(_lines(text, title, width))
+            text.set_text(_lines(text, check.text("title", title), width))
         axes: Axes = self.ax
         return axes
 

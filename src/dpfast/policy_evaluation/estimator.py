@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._arrays import FloatArray
-from dpfast._redacted import suppress_float_warnings
+from dpfast._redacted import redact_errors, suppress_float_warnings
 from dpfast.estimator.base import (
     Expected,
     Fitted,
@@ -582,7 +582,8 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _has_equal_weights(self) -> bool:
-        weights = None if self.weights is None else np.asarray(self.weights)
+        given = self.weights
+        weights = redact_errors(lambda: None if given is None else np.asarray(given), "weights must be a 1-D array")
         return weights is None or bool(np.all(weights == weights.flat[:1]))
 
     @property

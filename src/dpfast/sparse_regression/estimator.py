@@ -322,7 +322,7 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     @property
     def _way(self) -> str | Selector:
         """The selector: "auto" is the one that has found most, by public parameters alone."""
-        if self.selector != "auto":
+        if not isinstance(self.selector, str) or self.selector != "auto":
             return self.selector
         return "sample_aggregate" if self.calibration == "paper" else "pursuit"
 
@@ -352,6 +352,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
 
     def _check_parameters(self, privacy: Privacy) -> None:
         check.positive_integer("n_nonzero", self.n_nonzero)
+        if isinstance(self.selector, str) or not callable(self.selector):
+            names = "auto", "pursuit", "sample_aggregate", "exponential"
+            check.choice("selector (if it is no callable)", self.selector, names)
         if self.box_x is not None:
             check_box(self.box_x)
             if self.bound_x is not None or self._way != "pursuit":
@@ -364,16 +367,13 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
             # Beyond, a later release of a pursuit would be refused because of the values of an earlier one.
             if bound is not None and not 2.0**-100 <= bound <= 2.0**100:
                 raise ValueError(f"{name} must lie between 2**-100 and 2**100, got {given!r}")
-        if isinstance(self.selector, str) or not callable(self.selector):
-            names = "auto", "pursuit", "sample_aggregate", "exponential"
-            check.choice("selector (if it is no callable)", self.selector, names)
         has_blocks = self._way not in ("pursuit", "exponential")
         if check.optional(check.positive_integer, "n_blocks", self.n_blocks) is not None:
             if not has_blocks:
                 raise ValueError(f"n_blocks must not be given with selector={self.selector!r}, which has no blocks")
         elif privacy.adjacency == "add_remove" and has_blocks:
             raise ValueError("n_blocks must be given under add_remove, as the number of rows is private")
-        if self.fit_intercept != "auto":
+        if not isinstance(self.fit_intercept, str) or self.fit_intercept != "auto":
             check.boolean("fit_intercept (if it is not 'auto')", self.fit_intercept)
             if self.fit_intercept and self._way != "pursuit":
                 raise ValueError("fit_intercept goes with selector='pursuit' (what 'auto' is): subtract typical values")

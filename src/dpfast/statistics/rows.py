@@ -297,7 +297,7 @@ _BOTH_WAYS = (
 
 def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the declared limits as two arrays of numbers, finite and in order."""
-    if isinstance(box, tuple | list | np.ndarray) and len(box) != 2:
+    if isinstance(box, tuple | list | np.ndarray) and getattr(box, "ndim", 1) > 0 and len(box) != 2:
         raise ValueError(f"box_x must be two: all lows, and all highs, got {len(box)}; {_BOTH_WAYS}")
     if not isinstance(box, tuple | list):
         raise check.mistyped("box_x", "limits by name, {name: (low, high)}, or a pair (low, high) of arrays", box)

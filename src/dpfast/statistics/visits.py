@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
-from dpfast._redacted import suppress_float_warnings
+from dpfast._redacted import redact_errors, suppress_float_warnings
 from dpfast._threads import resolve_n_threads
 from dpfast.io.partitions import Partitions
 from dpfast.io.people import People
@@ -480,7 +480,7 @@ def checked_weights(values: object, n_states: int, sizes: tuple[float, float]) -
 
 def checked_of_states(name: str, values: Any, n_states: int, ndim: int, sizes: tuple[float, float]) -> FloatArray:
     """Return public numbers, a row a state, each 0 or of a size within limits: their squares stay within floats."""
-    array = np.asarray(values)
+    array = redact_errors(lambda: np.asarray(values), f"{name} must be an array, with entries of one length")
     if array.ndim != ndim or len(array) != n_states or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise ValueError(
             f"{name} must be a {ndim}-D array of real numbers with one entry for each of {n_states} states, got "

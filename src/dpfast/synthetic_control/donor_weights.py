@@ -503,7 +503,7 @@ def _split(privacy: Privacy, split: tuple[float, float] | None) -> tuple[float, 
         raise ValueError("epsilon must be finite: without noise there is nothing to calibrate")
     if split is None:
         return privacy.epsilon / 2.0, privacy.epsilon / 2.0
-    first, second = check.positives("split", split)
+    first, second = check.positives("split", check.pair("split", split, "(epsilon_1, epsilon_2)"))
     if first + second > privacy.epsilon:
         raise ValueError(f"split must add up to epsilon at most, {privacy.epsilon!r}, got {first!r} + {second!r}")
     return first, second

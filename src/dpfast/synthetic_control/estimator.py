@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import suppress_float_warnings
+from dpfast._redacted import redact_errors, suppress_float_warnings
 from dpfast._threads import single_threaded_blas
 from dpfast.estimator.base import Expected, Fitted, Prepared, Solved, Summed, explains_parameters, reserve, warn
 from dpfast.estimator.persistence import Waiting
@@ -542,6 +542,7 @@ class SyntheticControl(TargetReports):
         check.choice("mechanism", self.mechanism, ("cross_section", "output", "objective"))
         if self._predictors and self.basis is not None:
             raise ValueError("predictors cannot go with basis: its paths are of periods alone")
+        check.boolean("nonnegative", self.nonnegative)
         if self.mechanism == "cross_section":
             if self.calibration == "paper":
                 raise ValueError("calibration must be 'sound' with mechanism='cross_section': no paper prints another")
@@ -568,7 +569,6 @@ class SyntheticControl(TargetReports):
         else:
             check.optional(check.positive_integer, "n_components", self.n_components)
         check.optional(check.share, "placebo_share", self.placebo_share)
-        check.boolean("nonnegative", self.nonnegative)
         if self.nonnegative and isinstance(self.bound, tuple | list):
             raise ValueError("nonnegative needs a single bound: a range (low, high) says itself that low is 0")
         if isinstance(self.center, str):
@@ -582,7 +582,7 @@ class SyntheticControl(TargetReports):
         return self._with({"bound": 1.0}) if self._finds_range else self
 
     def _checked(self) -> Privacy:
-        if self._finds_range and self.calibration != "sound":
+        if self._finds_range and not (isinstance(self.calibration, str) and self.calibration == "sound"):
             raise ValueError("calibration must be 'sound' with bound='private': the papers take the range as given")
         return super()._checked()
 
@@ -590,6 +590,8 @@ class SyntheticControl(TargetReports):
         if not self._finds_range:
             return super()._prepared(privacy, source, *data)
         donors, public = self._read(*data, is_mapped=False)
+        # What the rest of the fit refuses must be refused before this is paid for.
+        self._with_placeholders()._steps_or_none(privacy, public)
         mechanism, rest = self._range_noise(privacy)
         outcomes = outcomes_of(donors, public.n_predictors)
         counts = Donors(outcomes).summed(range_counts)
@@ -625,12 +627,23 @@ class SyntheticControl(TargetReports):
             if public.target is None or public.target.shape != (public.n_columns,):
                 raise ValueError("center='target' needs one target with all its periods")
             return self._mapping(public.target)
-        path = np.asarray(self.center)
+        path = redact_errors(lambda: np.asarray(self.center), "center must be a number or a path of numbers")
         if path.dtype.kind not in "iuf" or path.shape not in ((), (n_periods,)) or not np.all(np.isfinite(path)):
             raise ValueError(f"center must be a finite number or hold one for each of the {n_periods} periods")
         known = self._predictors
         middles = self._mapping(known.low / 2.0 + known.high / 2.0)
         return np.concatenate([middles, np.broadcast_to(path, n_periods).astype(np.float64)])
+
+    def _steps_or_none(self, privacy: Privacy, public: _Public) -> DonorSteps | None:
+        """Return what is released of donors, or None for weights; ValueError if the public numbers do not fit."""
+        if self.mechanism == "cross_section":
+            return self._steps(privacy, public)
+        if public.target is None or public.target.ndim != 1:
+            raise ValueError(
+                f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
+                "release of their own, with a budget of their own. mechanism='cross_section' serves any number"
+            )
+        return None
 
     def _steps(self, privacy: Privacy, public: _Public, *, repeatedly: bool = False) -> DonorSteps:
         """Calibrate all that is released of donors, from public numbers alone."""
@@ -722,14 +735,10 @@ class SyntheticControl(TargetReports):
         donors, public = self._read(read)
         if not self._range_is_found and (caution := self._beyond_range(public)):
             warn(caution, UtilityWarning)
-        if self.mechanism == "cross_section":
-            steps = self._steps(privacy, public)
+        steps = self._steps_or_none(privacy, public)
+        if steps is not None:
             return Summed(steps, Donors(donors, self.n_threads), public, self._expected(steps, public))
-        if public.target is None or public.target.ndim != 1:
-            raise ValueError(
-                f"target must be one series with mechanism={self.mechanism!r}: a second target's weights are a "
-                "release of their own, with a budget of their own. mechanism='cross_section' serves any number"
-            )
+        assert public.target is not None
         offset, half_width = self._range()
         own = (public.target[: public.n_pre] - offset) / half_width
         chosen = self._algorithm(privacy, len(donors), public.n_post, own)

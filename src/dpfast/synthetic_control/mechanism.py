@@ -34,7 +34,7 @@ from scipy.special import ndtri
 from dpfast import _arguments as check
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast._redacted import suppress_float_warnings
+from dpfast._redacted import redact_errors, suppress_float_warnings
 from dpfast._threads import single_threaded_blas
 from dpfast.io import target_rows
 from dpfast.io.partitions import Partitions
@@ -433,7 +433,7 @@ def orthonormal_basis(basis: object, n_pre: int) -> FloatArray | None:
             raise ValueError(f"basis must have at most as many paths as there are periods, {n_pre}, got {number}")
         paths = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n_pre), number - 1)
     else:
-        paths = np.asarray(basis)
+        paths = redact_errors(lambda: np.asarray(basis), "basis must be a number of paths or an array")
         if paths.dtype.kind not in "iuf" or paths.ndim != 2 or len(paths) != n_pre or not np.all(np.isfinite(paths)):
             raise ValueError(f"basis must be a number of paths or a finite array with {n_pre} rows, one a period")
         if not 1 <= paths.shape[1] <= n_pre or np.linalg.matrix_rank(paths) < paths.shape[1]:
