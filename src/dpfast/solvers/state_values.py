@@ -49,7 +49,8 @@ _LEAST_WITHIN = 0.05
 # Own errors by which a state's value is drawn from its own mean at most: where values differ by more than t^2's
 # standard error, and where they may all be alike.
 _FARTHEST, _FARTHEST_ALIKE = 1.0, 2.0
-# Of states whose counts are fewer standard deviations of their noise little is known by what others are.
+# Of states whose counts are fewer standard deviations of their noise little is known by what others are, or by their
+# own mean: among many that nobody visits, noise makes some counts certain.
 _RARE, _TINY = 3.0, 1e-9
 # Largest mean discount of truncated tails that is considered.
 _MOST_CUT = 0.95
@@ -238,6 +239,7 @@ def fitted_values(
     discount = own.merged(earlier.discount).within((0.0, _MOST_CUT))
     usual = discount.value + math.sqrt(discount.variance)
     sure, safe = counts > _CERTAIN * sums.deviation, np.maximum(counts, sums.deviation)
+    followed = counts > _RARE * sums.deviation
     rarer = np.maximum(float(counts @ counts) / total / safe, 1.0)
     # A state's mean discount is shrunk to that of all, and has an error: rarely visited states are reached later.
     differing = np.minimum(usual * rarer, 1.0)
@@ -273,9 +275,9 @@ def fitted_values(
         relied = _relied(spread, error)
         kept = counts * relied / (counts**2 * relied + variances)
         drawn = pooled.value + kept * (returns - pooled.value * sums.counts)
-        # A state's own mean, and its deviation; for rarely visited states these are uninformative.
+        # A state's own mean, and its deviation; of states that noise may have visited these are noise.
         own_error = np.sqrt(variances) / safe
-        own_mean = np.where(sure, returns / safe, drawn)
+        own_mean = np.where(followed, returns / safe, drawn)
         farthest_moved = (_FARTHEST if spread > error else _FARTHEST_ALIKE) * own_error
         moved = np.minimum(np.maximum(drawn - own_mean, -farthest_moved), farthest_moved)
         values = np.minimum(np.maximum(own_mean + moved, limits[0]), limits[1])
@@ -285,7 +287,7 @@ def fitted_values(
     visited = 1.0 / (1.0 + (_RARE * sums.deviation / np.maximum(counts, _TINY * sums.deviation)) ** 4)
     spreads = np.minimum(visited * found * rarer**2 + (1.0 - visited) * even, even)
     # Beyond the farthest, a value is as far from its own mean, and has all of that one's error.
-    kept = np.where(sure & (np.abs(moved) >= farthest_moved), 1.0 / safe, kept)
+    kept = np.where(followed & (np.abs(moved) >= farthest_moved), 1.0 / safe, kept)
     share = kept * counts
     shrunk = np.maximum((1.0 - share) ** 2 * spreads, moved**2) + (1.0 - share) ** 2 * pooled.variance
     squared = (
@@ -489,7 +491,8 @@ class _Tails:
         share, mean = np.clip(cut[0], 0.0, 1.0), np.minimum(cut[1], _MOST_CUT)
         larger = np.minimum(cut[1] + _ONE_SIDED * cut[2], 1.0)
         is_seen = mean <= np.where(self.resolved(mean), _HARDLY_SEEN, _UNSEEN)
-        led, part = self.led(share * mean, onward), self._unknown(~is_seen | ~self.sure)
+        led, unseen = self.led(share * mean, onward), ~is_seen | ~self.sure
+        part = self._unknown(unseen, self.weights)
         noise = led(own.noise, power=2) + led(own.sampled) ** 2
         noise += (0.0 if self.is_released else share * mean) ** 2 * one_tail[0]
         # Of states that are not certain the bound counts.
@@ -497,9 +500,13 @@ class _Tails:
         drawn = led(np.where(self.sure, shrunk, 0.0)) + np.where(self.sure, 0.0, shrunk)
         apart, staying, longest = (led(share * one * (1.0 - part)) for one in one_tail[1:])
         through = self.led(mean * (1.0 - part), onward)
-        bounds = [(one * farthest[0], one * farthest[1] * (1.0 - part)) for one in (mean, larger)]
-        (bias, near), (most_biased, nearest) = ((np.minimum(through(most * part), most), one) for most, one in bounds)
-        most, hidden, also = bounds[1][0], most_biased - bias, nearest - near
+        # No more people went there if discounts are larger: these are a larger sum of tails, of which they are less.
+        less = np.minimum(part, self._unknown(unseen, larger * self.counts))
+        most = larger * farthest[0]
+        bias = np.minimum(through(mean * farthest[0] * part), mean * farthest[0])
+        hidden = np.maximum(np.minimum(through(most * less), most) - bias, 0.0)
+        near = mean * farthest[1] * (1.0 - part)
+        also = larger * farthest[1] * (1.0 - less) - near
         least, near_own = np.hypot(np.sqrt(noise), drawn), np.sqrt(noise + (drawn + np.minimum(apart, most)) ** 2)
         longest = np.minimum(longest, most)
         staying = np.minimum(staying, longest)
@@ -511,7 +518,7 @@ class _Tails:
         unseen = bias + hidden / _ONE_SIDED + np.minimum(near + also / _ONE_SIDED, longest)
         return _TailErrors(deviation, estimated, bias + is_near * near, hidden + is_near * also, unseen)
 
-    def _unknown(self, states: NDArray[np.bool_]) -> FloatArray:
+    def _unknown(self, states: NDArray[np.bool_], tails: FloatArray) -> FloatArray:
         """Return the part of each state's tails that may have gone on from some states, at most; of these all."""
         if not np.any(states):
             return np.zeros(len(states))
@@ -519,7 +526,7 @@ class _Tails:
         there = np.full(len(states), float(np.sum(self.counts[states])) + self.noise * noise)
         if self.is_released:
             there = np.minimum(there, np.sum(self.ends[:, states], axis=1) + self.deviation * noise)
-        most = np.maximum(self.weights, sys.float_info.min)
+        most = np.maximum(tails, sys.float_info.min)
         return np.where(states, 1.0, np.clip(there, 0.0, most) / most)
 
 
