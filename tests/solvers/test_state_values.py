@@ -164,6 +164,23 @@ def test_fitted_states_without_visits_are_worth_the_pooled_return_and_not_known(
     assert np.all(found.deviation[:-1] < 0.05)
 
 
+def test_fitted_states_that_noise_alone_may_have_visited_are_worth_about_the_pooled_return():
+    """One in 160 states without visits has a count of 2.5 deviations. Its mean is noise: here .8 off."""
+    sums = stage([1000.0] * 9 + [12.5], [0.1] * 9 + [0.9], deviation=5.0)
+    found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
+    assert abs(found.above[-1]) < 0.05
+    assert 1.96 * found.deviation[-1] > 0.8
+
+
+def test_no_more_people_went_on_to_hardly_seen_states_if_discounts_are_larger():
+    """Of a discount of .02 all may be there, and .1 may be hidden: but only .02 of the people were there at most."""
+    sums = stage([1e4] * 5 + [0.0], [0.1] * 6, deviation=200.0, within=0.01)
+    sums = sums._replace(discounts=np.array([2e2] * 5 + [0.0]))
+    earlier = NOTHING._replace(tail=Estimate(0.1, 1e-6), discount=Estimate(0.02, 1e-6), filled=0.1)
+    found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
+    assert np.all(1.96 * found.deviation[:5] < 0.1)
+
+
 def test_fitted_values_are_drawn_from_their_own_means_by_a_few_of_their_errors_at_most():
     """One state of sixty is far from all others, which are alike: no others may take more than that from it."""
     values = np.zeros(60)

@@ -8,7 +8,8 @@ The releases of one fit share one joint budget (`dpfast.privacy.split_budget`), 
   returns by 2 and the others by 1 each: sqrt(10) in all, and by 2 if they come or go. Where the number of people is
   private, 1 a person is released beside them: sqrt(5) in place of 2.
 2. *Visits* (`_VISITS`): people by the number of states they visit. They determine the clip C of a person's visits, by
-  the least sum of noise (proportional to C) and bias (the visits clipped).
+  the least sum of noise (proportional to C) and bias (the visits clipped). C is larger if the mean return is far from
+  the middle of the reach (stage 3): people with returns near an end would else weigh less than others.
 3. *Distances* (`_DISTANCES`): people by the largest distance of their returns from that location. They determine the
   reach of returns in the same way, unless people are too few to locate the returns. People with returns beyond the
   declared range are in bins of their own, by how far beyond: their values are clipped, and limits say so.
@@ -28,7 +29,7 @@ What follows is post-processing (`dpfast.solvers.state_values.fitted_values`).
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Self
@@ -67,8 +68,9 @@ _VISIT_BINS, _DISTANCE_BINS = 24, 12
 _MOST_ENDS, _TOLD_ENDS = 64, 1.0
 # How far the late return is from the pooled one, in half widths, as a guess.
 _LATER = 0.1
-# Squared norms that a visit may add, 1 for the visit and the rest for its return, and the usual one.
-_VISIT_NORMS, _A_VISIT = np.array([1.1, 1.3, 1.7]), 1.3
+# Squared norms that a visit may add, 1 for the visit and the rest for its return, less the square of the mean return;
+# the usual one; and in how many levels that square is taken.
+_VISIT_NORMS, _A_VISIT, _LEVELS = np.array([1.1, 1.3, 1.7]), 1.3, 16
 # As planned: the noise of uneven visits; how far returns reach, over half the range, in standard deviations; the least
 # share of their variance within states; the most of a tail's error that comes back; and of the pooled return's error.
 _WORSE, _REACHED, _WITHIN, _MOST_AGAIN, _POOLED = 1.3, 40.0, 0.25, 0.95, 0.5
@@ -166,21 +168,23 @@ class StagedVisits(PolicyMechanism):
         centered = yield from self._means()
         _, visits, distances, sums = self._parts
         unit = self._sums(sums, 1.0, self.returns).deviation
-        clip, noise, lighter = yield from self._clip(visits, unit, centered.n)
-        returns = self._summed(noise, min(max(centered.discount.value, 0.0), 1.0))
-        half = self.returns.half
+        clipped = yield from self._clip(visits, unit, centered.n)
+        returns = self._summed(clipped(0.0).noise, min(max(centered.discount.value, 0.0), 1.0))
         # Where little is known, returns are taken from the middle of the range, and tails are shrunk to it.
-        center = round(centered.pooled.value * half) if centered.is_told else 0
+        center = round(centered.pooled.value * self.returns.half) if centered.is_told else 0
         tail = centered.tail.value * (1.0 if centered.is_told else _EVEN / (_EVEN + centered.tail.variance))
         tail_value = self.returns.grid.middle + tail * self.returns.half_width
         # Without noise the farthest reach is best.
-        noise = noise if centered.is_told else 0.0
+        noise = clipped(0.0).noise if centered.is_told else 0.0
         residuals, lost = yield from self._reach(distances, tail_value, center, noise, centered.n)
+        # Returns that are mostly on one side of the middle add more to a visit's norm.
+        side = (centered.pooled.value * self.returns.half - residuals.center) / residuals.reach
+        clip, _, lost_weight = clipped(min(side**2, 1.0) if centered.is_told else 0.0)
         mechanism = self._sums(sums, clip, returns)
         statistic = partial(state_sums, returns=returns, residuals=residuals, clip=clip)
         released = yield Query(self.run.what, mechanism, statistic, clip)
-        lost = lost._replace(weight=lighter)
-        return partial(self._told, released.values["sum"], mechanism.deviation, returns, centered, residuals, lost)
+        told = returns, centered, residuals, lost._replace(weight=lost_weight)
+        return partial(self._told, released.values["sum"], mechanism.deviation, *told)
 
     def _means(self) -> Generator[Query, Release, _Centered]:
         """Estimate the location of returns, and the loss of truncated ones."""
@@ -202,19 +206,23 @@ class StagedVisits(PolicyMechanism):
         discount = Estimate(1.0 - rest[0] / n, (off / n) ** 2) if rest else Estimate(0.0, _EXACT)
         return _Centered(n, pooled, tail, discount)
 
-    def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, _Clip]:
-        """Choose the clip of a person's visits by a release."""
+    def _clip(self, part: Privacy, unit: float, n: float) -> Generator[Query, Release, Callable[[float], _Clip]]:
+        """Learn how many states people visit; return their clip by the squared mean of returns over the reach."""
         most = self.problem.most_visited
-        edges, middles, ends, lost = _visit_clips(most)
+        edges, middles = _visit_clips(most, 0)[:2]
         counts = NoisySum.of_counts(part, 1, len(edges))
         released = yield Query("numbers of visits", counts, partial(visit_counts, returns=self.returns, edges=edges))
         histogram = released.values["sum"][0]
         seen = np.maximum(histogram, 0.0)
-        mean = float(middles**2 @ seen) / max(float(np.sum(seen)), 5.0 * counts.deviation)
-        mean = min(max(mean, 1.0), float(most))
+        mean = min(max(float(middles**2 @ seen) / max(float(np.sum(seen)), 5.0 * counts.deviation), 1.0), float(most))
         noise = unit * self.problem.n_states / (n * mean)
-        at = _least_error(ends, lost, histogram, counts.deviation, noise, _BIAS_OF_VISITS / n)
-        return _Clip(float(ends[at]), noise * float(ends[at]), min(max(float(lost[at] @ histogram), 0.0) / n, 1.0))
+
+        def clipped(squared: float) -> _Clip:
+            ends, lost = _visit_clips(most, round(_LEVELS * squared))[2:]
+            at = _least_error(ends, lost, histogram, counts.deviation, noise, _BIAS_OF_VISITS / n)
+            return _Clip(float(ends[at]), noise * float(ends[at]), min(max(float(lost[at] @ histogram), 0.0) / n, 1.0))
+
+        return clipped
 
     def _reach(
         self, part: Privacy, tail: float, center: int, noise: float, n: float
@@ -428,13 +436,13 @@ def _caution(lost: Lost, hidden: float, bias: float) -> str:
 
 
 @remembered
-def _visit_clips(most: int) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+def _visit_clips(most: int, level: int) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Return bins of numbers of visits, up to the most: their ends and middles; clips, and what each loses of a bin."""
     edges = np.unique(np.floor(most * np.exp2(-0.5 * np.arange(_VISIT_BINS)))).astype(np.int64)
     edges = edges[edges >= 1]
     middles = np.sqrt(0.5 * (np.append(0, edges[:-1]) + 1.0 + edges))
-    ends = np.unique(np.sqrt(np.multiply.outer(_VISIT_NORMS, edges)))
-    norms = np.sqrt(np.multiply.outer(_VISIT_NORMS, middles**2))
+    squared = np.minimum(_VISIT_NORMS + level / _LEVELS, 2.0)
+    ends, norms = np.unique(np.sqrt(np.outer(squared, edges))), np.sqrt(np.outer(squared, middles**2))
     lost = np.array([np.mean(np.maximum(1.0 - end / norms, 0.0), axis=0) for end in ends])
     for one in (edges, middles, ends, lost):
         one.flags.writeable = False
