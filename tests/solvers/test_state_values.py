@@ -165,20 +165,20 @@ def test_fitted_states_without_visits_are_worth_the_pooled_return_and_not_known(
 
 
 def test_fitted_states_that_noise_alone_may_have_visited_are_worth_about_the_pooled_return():
-    """One in 160 states without visits has a count of 2.5 deviations. Its mean is noise: here .8 off."""
-    sums = stage([1000.0] * 9 + [12.5], [0.1] * 9 + [0.9], deviation=5.0)
+    """One in 160 states without visits has a count of 2.5 deviations. Its mean is noise: held near it, .44 off."""
+    sums = stage([1000.0] * 9 + [12.5], [*np.linspace(-0.3, 0.3, 9), 0.9], deviation=5.0)
     found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
-    assert abs(found.above[-1]) < 0.05
+    assert abs(found.above[-1]) < 0.2
     assert 1.96 * found.deviation[-1] > 0.8
 
 
 def test_no_more_people_went_on_to_hardly_seen_states_if_discounts_are_larger():
-    """Of a discount of .02 all may be there, and .1 may be hidden: but only .02 of the people were there at most."""
-    sums = stage([1e4] * 5 + [0.0], [0.1] * 6, deviation=200.0, within=0.01)
+    """Noise may hide that 1% of the people were in a state, or that discounts are .05 larger: .058 if both counted."""
+    sums = stage([1e4] * 5 + [0.0], [0.1] * 6, deviation=100.0, within=0.01)
     sums = sums._replace(discounts=np.array([2e2] * 5 + [0.0]))
     earlier = NOTHING._replace(tail=Estimate(0.1, 1e-6), discount=Estimate(0.02, 1e-6), filled=0.1)
     found = fitted_values(sums, WHOLE, WHOLE, earlier, Lost())
-    assert np.all(1.96 * found.deviation[:5] < 0.1)
+    assert np.all(1.96 * found.deviation[:5] < 0.045)
 
 
 def test_fitted_values_are_drawn_from_their_own_means_by_a_few_of_their_errors_at_most():
