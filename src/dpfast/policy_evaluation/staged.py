@@ -9,7 +9,7 @@ The releases of one fit share one joint budget (`dpfast.privacy.split_budget`), 
   private, 1 a person is released beside them: sqrt(5) in place of 2.
 2. *Visits* (`_VISITS`): people by the number of states they visit. They determine the clip C of a person's visits, by
   the least sum of noise (proportional to C) and bias (the visits clipped). C is larger if the mean return is far from
-  the middle of the reach (stage 3): people with returns near an end would else weigh less than others.
+  the middle of the reach (stage 3): people with returns near an end would else count less than others.
 3. *Distances* (`_DISTANCES`): people by the largest distance of their returns from that location. They determine the
   reach of returns in the same way, unless people are too few to locate the returns. People with returns beyond the
   declared range are in bins of their own, by how far beyond: their values are clipped, and limits say so.
