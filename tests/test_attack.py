@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfast import Privacy
-from dpfast.attack import Attack, Events
+from dpfast.attack import Attack, Events, GaussianShift, NormShift, SampledShift
 
 
 def test_events_are_bounded_by_frequencies_of_either_table():
@@ -35,3 +35,40 @@ def test_an_attack_runs_as_often_as_its_effort_says():
     attack = Attack("one", Privacy(1.0, 1e-6), Events(), lambda one: calls.append(one) or np.zeros(1), (), effort=2.5)
     attack.run(3)
     assert calls == [False] * 8 + [True] * 8
+
+
+def _radial(rng, n, size):
+    towards = rng.normal(size=(n, size))
+    return towards / np.linalg.norm(towards, axis=1, keepdims=True) * rng.gamma(size, size=(n, 1))
+
+
+def _sampled(rng, n):
+    noise = rng.normal(size=(n, 2)) * [1.0, 3.0]
+    noise[rng.random(n) < 0.3, 0] = np.nan
+    return noise
+
+
+_ONES = (np.ones(2), np.ones(2), np.ones(2))
+_PARTS = tuple(np.repeat(np.eye(3, dtype=bool), 2, axis=1))
+NOISE = {
+    "Gaussian": (GaussianShift(np.ones(6), None, _PARTS), lambda rng, n: 2.0 * rng.normal(size=(n, 6))),
+    "sampled": (SampledShift((1.0, 1.0), (1.0, 3.0), (3, 10)), _sampled),
+    "L2-Laplace": (NormShift(_ONES, (1.0,) * 3), lambda rng, n: np.hstack([_radial(rng, n, 2) for _ in range(3)])),
+    "Laplace": (NormShift(_ONES, (1.0,) * 3, "Laplace"), lambda rng, n: rng.laplace(size=(n, 6))),
+}
+
+
+def test_noise_of_the_stated_form_is_rarely_rejected_and_other_noise_always():
+    rng = np.random.default_rng(0)
+    for law, draw in NOISE.values():
+        here, there = (draw(rng, 400) for _ in range(2))
+        assert 1e-4 < law.goodness_of_fit((here, there)) <= 1.0
+        for other in (np.abs(there), np.cbrt(there)):
+            assert law.goodness_of_fit((here, other)) < 1e-4
+
+
+def test_a_bound_on_p_values_of_several_tests_is_rarely_small():
+    """It is below .05 at most that often: more than 9 of 30 times by chance less than once in a million."""
+    rng = np.random.default_rng(0)
+    law, draw = NOISE["L2-Laplace"]
+    assert sum(law.goodness_of_fit((draw(rng, 40), draw(rng, 40))) < 0.05 for _ in range(30)) <= 9
