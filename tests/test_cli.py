@@ -2,12 +2,14 @@
 
 import csv
 import json
+import math
 import re
 import subprocess
 import sys
 import warnings
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from attacks import ATTACKS
 from catalogue import FAMILIES
@@ -123,6 +125,42 @@ def test_the_demo_says_what_half_of_the_fits_warn_of(every, said):
 
     line, _ = demo.Comparison("a table", 5, "value", fit, float).line(1.0, 0.0)
     assert line.caution == said
+
+
+def test_the_demo_shows_what_the_values_of_its_fits_are_on_average(monkeypatch):
+    monkeypatch.setattr(demo, "REPEATS", 4)
+    values = iter([5.0, 4.0, 4.0, 6.0, 14.0])
+    line, models = demo.Comparison("a table", 5, "value", lambda *_: next(values), float).line(1.0, 0.0)
+    assert (line.no_privacy, line.estimate, models) == (5.0, 7.0, [4.0, 4.0, 6.0, 14.0])
+    assert line.spread == pytest.approx(math.sqrt((9.0 + 9.0 + 1.0 + 49.0) / 4.0))
+    assert line.error == pytest.approx(math.hypot(line.estimate - line.no_privacy, line.spread))
+
+
+def test_tables_of_the_demo_are_in_units_of_their_limits():
+    """Images have white and black pixels; of tumours and patients the limits are round, and none is far off."""
+    pixels, _ = demo.images()
+    assert (pixels.min(), pixels.max()) == (0.0, 1.0)
+    measured, _ = demo.measurements()
+    assert measured.min() >= 0.0
+    assert ((measured.max(axis=0) > 0.7) & (measured.max(axis=0) < 1.1)).all()
+    rows, score = demo.patients()
+    assert (rows.min(axis=0) < -0.7).all()
+    assert (rows.max(axis=0) > 0.4).all()
+    assert (np.abs(rows) <= 1.0).all()
+    assert np.abs(score).max() <= demo._SCORE_REACH <= 1.2 * np.abs(score).max()
+
+
+def test_the_demo_compares_means_over_periods():
+    """A prediction that is higher by one in a single period of n is higher by 1/n in what is compared."""
+
+    class Predicted:
+        def __init__(self, values):
+            self.predict = lambda target: values
+
+    for compared, n in ((demo.without_effect(), 10), (demo.tobacco_tax(), 12)):
+        values = np.zeros(n)
+        level = compared.value(Predicted(values))
+        assert abs(compared.value(Predicted(values + np.eye(n)[3])) - level) == pytest.approx(1.0 / n)
 
 
 def test_the_demo_shows_every_estimator_beside_its_fit_without_privacy(tmp_path, monkeypatch, capsys):

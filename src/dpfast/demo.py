@@ -206,7 +206,7 @@ def images() -> tuple[FloatArray, NDArray[np.int64]]:
 
 
 def measurements() -> tuple[FloatArray, NDArray[np.int64]]:
-    """Return 30 measurements of tumours from 0 to 1, and whether these are benign."""
+    """Return 30 measurements of tumours, almost all from 0 to 1, and whether these are benign."""
     measured, benign = load_breast_cancer(return_X_y=True)
     return measured / _TUMOURS, benign
 
