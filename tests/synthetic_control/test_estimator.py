@@ -23,6 +23,7 @@ from dpfast.releases import mechanism as driver
 from dpfast.releases.mechanism import Drawn
 from dpfast.releases.moments import RepeatedMoments, unpacked
 from dpfast.solvers.ridge import hidden_reach
+from dpfast.synthetic_control import mechanism as cross_section
 from dpfast.synthetic_control.estimator import _Public
 from dpfast.synthetic_control.mechanism import CrossSection, _reach_a_length, predictions, sum_donors
 
@@ -448,6 +449,16 @@ def test_effects_and_their_limits():
     assert "do not cover" in text
     exact = model(math.inf).fit(donors, 10)
     np.testing.assert_array_equal(exact.interval(target[:10])[0], exact.predict(target[:10]))
+
+
+def test_limits_hardly_depend_on_the_number_of_draws_at_a_time(monkeypatch):
+    """Blocks that divide the number of draws, and blocks that do not; quantiles of other draws are as good."""
+    donors, target, _ = panel()
+    fitted = model(random_state=0).fit(donors, 10, target=target)
+    whole = np.subtract(*fitted.interval(target[:10], 0.9))
+    for at_a_time in (1, 100, 180, 499):
+        monkeypatch.setattr(cross_section, "_BATCH_ENTRIES", at_a_time * 100)
+        np.testing.assert_allclose(np.subtract(*fitted.interval(target[:10], 0.9)), whole, rtol=0.3)
 
 
 def test_a_placebo_is_the_fit_of_a_shorter_history():

@@ -1,5 +1,6 @@
 """What is released before the donors' moments, their mean path and the lengths of their rows: all in one budget."""
 
+import itertools
 import math
 
 import numpy as np
@@ -478,6 +479,17 @@ def test_typical_lengths_are_read_off_noisy_counts():
     assert typical_length(least, bins, 10.0, 0.0) is None
 
 
+def test_at_most_so_many_rows_are_beyond_a_typical_length():
+    """So few rows that often just that share is beyond an edge."""
+    bins, rng = LogarithmicBins(-5, 0), np.random.default_rng(0)
+    for few in (0.25, 0.5):
+        for _ in range(40):
+            codes = rng.integers(1, 6, 8)
+            counts = np.bincount(bins.largest_code + codes, minlength=bins.n_bins).astype(float)
+            edge = min(code for code in range(1, 6) if np.sum(codes > code) <= few * len(codes))
+            assert typical_length(counts, bins, len(codes), 0.0, few) == bins.size(edge)
+
+
 def test_no_norm_is_read_off_the_noise_in_empty_bins():
     """Of 2,001 rows 1,000 have a norm, the others are zero: the median passes somewhere in between."""
     bins = LogarithmicBins(-40, 0)
@@ -545,3 +557,12 @@ def test_a_plan_for_donors_of_nothing_but_noise_counts_part_of_it_as_signal():
 def test_donors_that_are_made_up_are_within_the_range(nonnegative, least):
     made = steps_of(nonnegative=nonnegative).guessed(1.0, 1.0, 4.0)
     assert np.all((made >= least) & (made <= 1.0))
+
+
+def test_donors_that_are_made_up_have_the_spread_they_are_to_have():
+    """About the centre, about their mean path, and in all periods of that."""
+    for spread, variation, decay in itertools.product((0.001, 0.01), (0.1, 0.5), (1.0, math.inf)):
+        made = steps_of(center=None, row_bound=None).guessed(spread, variation, decay)
+        assert np.mean(made**2) == pytest.approx(spread)
+        np.testing.assert_allclose(made.mean(axis=0), math.sqrt(spread * (1.0 - variation**2)))
+        assert np.mean(made.var(axis=0)) == pytest.approx(spread * variation**2)

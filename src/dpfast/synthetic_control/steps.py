@@ -576,7 +576,7 @@ def count_part_lengths(donors: FloatArray, rows: DonorRows, bins: LogarithmicBin
 def typical_length(
     counts: FloatArray, bins: LogarithmicBins, n: float, deviation: float, few: float = 0.5
 ) -> float | None:
-    """Return the smallest upper edge of a bin that less than a share `few` of `n` rows exceed.
+    """Return the smallest upper edge of a bin that at most a share `few` of `n` rows exceed.
 
     None if noisy counts leave it uncertain: if rows of norms near it, three half-octaves either way, are not more than
     two standard deviations of their count, and a sixth more for every bin above these; or if rows are in the smallest
