@@ -12,7 +12,7 @@ from stages import RESOLVED, Size, moved, part_of_person, requested
 
 from dpfast import Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
-from dpfast.releases.mechanism import release
+from dpfast.releases.mechanism import answered, release
 from dpfast.releases.people import People
 from dpfast.releases.score_regression import ScoreRegression
 from dpfast.releases.staged_regression import Public
@@ -324,6 +324,30 @@ def test_coefficients_of_counts_stay_finite_whatever_noise_there_was():
         fit = staged("counts", Size(300, 3, ""), epsilon=3.0)
         found = fit.mechanism.solve(release(fit.mechanism, fit.statistic, noise.resolve_source(seed), "fit")).solution
         assert np.all(np.abs([*found.coef[0], found.intercept.item()]) < 50.0)
+
+
+@pytest.mark.parametrize("path", list(PATHS))
+def test_outcomes_in_other_units_have_coefficients_in_them(path):
+    """Outcomes, their bound and the width of the loss are four times as large, and so is the fit: sums are exact."""
+    for loss, wider in {"huber": SmoothedHuber(2.0), "median": SmoothedQuantile(0.5, 1.2)}.items():
+        x, y = table(PATHS[path])
+        fit, outcomes = staged(loss, rows=(x, y)), RowMap(bound=4.0 * BOUND_Y)
+        scaled = replace(fit.mechanism, radii=(BOUND_X, 4.0 * BOUND_Y), outcome_map=outcomes, loss=wider)
+        found = []
+        for mechanism, rows in ((fit.mechanism, y), (scaled, 4.0 * y)):
+            people = People(io.open_table(x, rows))
+            people = replace(people, first=mechanism.sum_rows(people))
+
+            def exact(query, people=people):
+                summed = query.statistic(people)
+                released = query.mechanism.release(summed, noise.resolve_source(0), query.name)
+                return (
+                    released if "sum" not in released.values else replace(released, values={"sum": summed.to_float64()})
+                )
+
+            found.append(answered(mechanism.stages(), exact)().solution)
+        np.testing.assert_allclose(found[1].coef, 4.0 * found[0].coef, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(found[1].intercept, 4.0 * found[0].intercept, rtol=1e-6)
 
 
 def test_noise_of_a_step_has_the_calibrated_law():
