@@ -20,6 +20,7 @@ from dpfast import (
     Privacy,
     UnsoundCalibrationWarning,
 )
+from dpfast.convex_erm.estimator import column_of
 from dpfast.releases.objective_bounds import ObjectivePerturbation
 from dpfast.solvers import (
     Box,
@@ -661,3 +662,18 @@ def test_a_loss_far_wider_than_outcomes_is_planned_as_a_square(loss):
         x, x[:, 0]
     )
     assert np.all(np.isfinite(fitted.coef_))
+
+
+def test_outcomes_are_those_of_their_container_whatever_it_is():
+    """Labels that are text are read as they are; what has memory to lend and no array of its own lends it."""
+    pa = pytest.importorskip("pyarrow")
+
+    class Tensor:
+        def __init__(self, array):
+            self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+    numbers, words = np.array([1.0, -1.0, 0.5]), ["no", "yes", "no"]
+    for lent in (numbers, numbers.tolist(), pd.Series(numbers), pa.array(numbers), Tensor(numbers)):
+        np.testing.assert_array_equal(column_of(lent), numbers)
+    for labels in (words, np.array(words), np.array(words, object), pd.Series(words), pa.array(words)):
+        assert column_of(labels).tolist() == words
