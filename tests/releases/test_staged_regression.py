@@ -12,7 +12,7 @@ from neighbours import climb
 from stages import RESOLVED, Size, moved, part_of_person, queries, requested
 
 from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
-from dpfast.privacy import compose_mu, gaussian_mu
+from dpfast.privacy import UtilityWarning, compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.people import People
 from dpfast.releases.staged_fit import Fit
@@ -387,6 +387,46 @@ def test_a_few_more_get_steps_and_no_moments(refine, steps):
     # What is known of the noise is not enough for limits.
     assert np.all(np.isnan(few.coef_std_))
     assert few.residual_std_ is None
+
+
+def few(kind, rng, n=520):
+    """Rows, outcomes and their bound: a rate of 30%, rare events of large sizes, or even errors."""
+    x = rng.normal(size=(n, 4))
+    signal = x @ [0.5, 0.0, -0.4, 0.3]
+    if kind == "rate":
+        return x, (rng.random(n) < 0.3 * np.exp(0.4 * signal)).astype(float), 1.0
+    if kind == "claims":
+        return x, (rng.random(n) < 0.3 * np.exp(0.4 * signal)) * np.exp(0.4 * signal + 1.2 * rng.normal(size=n)), 15.0
+    errors = rng.normal(size=n) if kind == "normal" else rng.standard_t(3, size=n) / math.sqrt(3.0)
+    return x, signal + 0.7 * errors, 2.5 if kind == "normal" else 5.0
+
+
+def fits_of_few(kind, fits=15):
+    """Return by how many deviations of outcomes mean predictions are off, and how many fits warned."""
+    rng, off, warned = np.random.default_rng(2), [], 0
+    for seed in range(fits):
+        x, y, bound = few(kind, rng)
+        one = MultiOutcomeRidge(1.0, 1e-6, box_x=(-4.0, 4.0), bound_y=bound, random_state=seed)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            one.fit(x, y)
+        assert one.n_steps_ == 30
+        warned += any(issubclass(one.category, UtilityWarning) for one in found)
+        off.append((one.predict(x).mean() - y.mean()) / y.std())
+    return np.array(off), warned
+
+
+def test_few_people_get_a_rate_where_the_released_mean_tells_it_from_the_middle():
+    """Steps lead to the middle of outcomes, which is 0 if most are."""
+    off, _ = fits_of_few("rate")
+    assert abs(off.mean()) < 0.35
+    off, _ = fits_of_few("normal")
+    assert math.sqrt(np.mean(off**2)) < 0.12
+
+
+def test_few_people_are_warned_of_skewed_outcomes_and_not_of_even_ones():
+    assert fits_of_few("claims")[1] >= 14
+    assert fits_of_few("normal")[1] == fits_of_few("heavy")[1] == 0
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])

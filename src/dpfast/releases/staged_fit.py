@@ -532,9 +532,11 @@ class Fit:
         # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias that
         # may be unseen is less than limits allow for.
         released = back @ (found.covariance + found.covariance_of_xx)[:features, :features] @ back.T
-        expected_error = descent.expected_error(
-            solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.shrunk_variance
-        )
+        expected_error = found.expected_error
+        if expected_error is None:
+            expected_error = descent.expected_error(
+                solved.coef, released + np.mean(bias, axis=0) / 2.0, xx, self.shrunk_variance
+            )
         expected_error = expected_error if self.n_people * mechanism.mu >= descent.FEW else 1.0
         # The progress of descent is unknown without X'X; beside weights the bias of clipping is without its release.
         if not coordinates.is_above_noise or (mechanism.has_constant and self.shares.excess == 0.0):

@@ -81,6 +81,9 @@ _OF_LENGTHS, _OF_SIZES = (7, 1.0), (17, 1.5)
 #: Half-octaves by which the clip is below the mean size; the share to clip; and the length of rows, over the usual one,
 #: from which they have less weight.
 _BELOW, _CLIPPED, _LONG = 2.0, 0.5, 2.0
+#: Deviations by which a mean must differ from the middle of outcomes to be no noise; and its noise over the size of
+#: residuals up to which it may tell.
+_SURELY, _TELLS_LEVEL = 1.75, 0.25
 
 
 class FewPeople(Fit):
@@ -111,10 +114,29 @@ class FewPeople(Fit):
         step = self._step(theta, coordinates, longest)
         clip = yield from self._mean_size(of_sizes, step, longest)
         descent_of = coordinates, step, rule, Iterate.start(theta), _CLIPPED
-        iterate, _ = yield from self._descend(of_steps, (), *descent_of, ClipState(clip), most=clip)
-        found = descent.pooled_estimate_of_few(iterate, rule, self.rows)
-        solved = self._solved(found, coordinates)
-        return partial(self._regression, solved, Level(found.theta[-1]), found, coordinates, None, rule.n_steps)
+        iterate, clipped = yield from self._descend(of_steps, (), *descent_of, ClipState(clip), most=clip)
+        reach = self._largest_part(math.sqrt(len(theta))) / (2.0 * clipped.clip)
+        found = descent.pooled_estimate_of_few(iterate, rule, self.rows, reach)
+        solved, level = self._solved(found, coordinates), found.theta[-1]
+        if resolution >= _CENTERED:
+            size = 2.0 ** (_BELOW / 2.0) * clip / math.sqrt(len(theta)) / own.outcomes
+            level = self._level(theta[-1], of_means, found, solved, size)
+        return partial(self._regression, solved, Level(level), found, coordinates, None, rule.n_steps)
+
+    def _level(
+        self, mean: FloatArray, part: Privacy, found: descent.DescentResult, solved: descent.Shrunk, size: float
+    ) -> FloatArray:
+        """Return the level of the steps, the middle of outcomes, or about their mean where this is surely another.
+
+        The mean row, about which rows are, has the noise of the mean outcome. Beside residuals of a usual size that are
+        no larger, this noise would do more harm than a bias does.
+        """
+        middle: FloatArray = found.theta[-1]
+        deviation = self._sums_of_means(part).deviation / (self.rows * self.mechanism.units.rows)
+        if deviation > _TELLS_LEVEL * size:
+            return middle
+        squares = deviation**2 * (1.0 + float(np.sum(solved.coef**2)) / len(mean)) + float(found.covariance[-1, -1])
+        return middle + descent.shrunk_mean(mean - middle, _SURELY * math.sqrt(squares))
 
     def _mean_length(self, part: Privacy, center: FloatArray) -> Generator[Query, Release, float]:
         """Estimate the geometric mean length of rows about the center, within half-octaves around half the longest."""
