@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfast import Ledger, MultiOutcomeRidge, Privacy
-from dpfast.io import Boolean, Category, Columns, Number, arrow, csv_files
+from dpfast.io import Boolean, Category, Columns, Number, arrow, csv_files, frames
 from dpfast.io.blocks import is_read_once
 from dpfast.io.frames import places_of_codes
 from dpfast.kernels.columns import CodedBlock
@@ -335,6 +335,34 @@ def test_dictionaries_are_read_by_their_codes_whatever_their_order_and_however_t
             category(table, undeclared="zeros")
         with pytest.raises(ValueError, match="not declared"):
             category(table, missing="b")
+
+
+@pytest.mark.parametrize("n_rows", [0, 3000])
+def test_text_of_pandas_has_the_codes_of_its_cells_however_it_is_stored(n_rows, monkeypatch):
+    monkeypatch.setattr(frames, "_VALUES_PER_BLOCK", 700)
+    rng = np.random.default_rng(3)
+    cells = rng.choice(np.array([*SITES, "Chur", None], object), n_rows)
+    place = {"Basel": 0, "Genf": 1, None: 1}  # Bern is left out
+    expected = [[float(place.get(cell) == level) for level in (0, 1)] for cell in cells]
+    columns = Columns([Category("site", SITES, drop_first=True, missing="Genf", undeclared="zeros")])
+    for dtype in (object, "string[python]", "string[pyarrow]", pd.ArrowDtype(pa.string()), "category"):
+        parts = np.array_split(cells, 3)
+        stored = pd.concat([pd.DataFrame({"site": pd.Series(part, dtype=dtype)}) for part in parts], ignore_index=True)
+        found = np.concatenate([x for x, _ in columns.encode(stored)])
+        np.testing.assert_array_equal(found, np.reshape(expected, (-1, 2)))
+        reversed_levels = Columns([Category("site", SITES[::-1], missing="Genf", undeclared="zeros")])
+        again = np.concatenate([x for x, _ in reversed_levels.encode(stored)])
+        np.testing.assert_array_equal(again[:, [1, 0]], found)
+
+
+def test_categories_of_a_frame_are_looked_up_once(monkeypatch):
+    monkeypatch.setattr(frames, "_VALUES_PER_BLOCK", 10)
+    looked_up = []
+    places = frames._places
+    monkeypatch.setattr(frames, "_places", lambda *arguments: looked_up.append(1) or places(*arguments))
+    table = pd.DataFrame({"site": pd.Categorical(["Bern", "Genf"] * 50, categories=SITES)})
+    assert sum(len(x) for x, _ in Columns([Category("site", SITES)]).encode(table)) == 100
+    assert len(looked_up) == 1
 
 
 def test_more_levels_than_a_byte_holds_and_the_first_left_out():

@@ -173,14 +173,14 @@ class ArrowBatch:
         optional("pyarrow.compute", "reading text")
         column = _without_views(self.batch.column(name))
         if not sys.modules["pyarrow"].types.is_dictionary(column.type):
-            return _places(column, levels)
+            return frames.arrow_places(column, levels)
         codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        places = _places(column.dictionary, levels)
+        places = frames.arrow_places(column.dictionary, levels)
         if len(places) == 0 and column.indices.null_count == len(codes):
             return np.full(len(codes), frames.MISSING, np.int32)
         found = frames.places_of_codes(codes, places, name, least=0)
         if column.indices.null_count:
-            found[_nulls(column.indices)] = frames.MISSING
+            found[frames.arrow_nulls(column.indices)] = frames.MISSING
         return found
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
@@ -209,21 +209,6 @@ class ArrowBatch:
 
 #: Each with the share of its file that has been read.
 Batches: TypeAlias = Generator[tuple[ArrowBatch, float], None, None]
-
-
-def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
-    pyarrow = sys.modules["pyarrow"]
-    if pyarrow.types.is_null(column.type):
-        return np.full(len(column), frames.MISSING, np.int32)
-    places = sys.modules["pyarrow.compute"].index_in(column, value_set=pyarrow.array(levels, column.type))
-    codes: LevelCodes = places.fill_null(frames.UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int32)
-    if column.null_count:
-        codes[_nulls(column)] = frames.MISSING
-    return codes
-
-
-def _nulls(column: Any) -> NDArray[np.bool_]:
-    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def arrow_families(schema: Any) -> dict[str, Family]:

@@ -314,7 +314,7 @@ class Category:
         """Return the places of entries among the indicators; those without one have a place below 0."""
         codes = self.codes(batch)
         if len(codes) == 0 or codes.min() >= 0:
-            return codes - np.int32(self.drop_first)
+            return codes - np.int32(1) if self.drop_first else codes
         missing = codes == MISSING
         if missing.any():
             if self.missing == REFUSE:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, Protocol
 
@@ -113,6 +113,8 @@ class FrameBatch:
     """Some rows of named columns."""
 
     frame: Any
+    #: By column and declared levels, the places of a categorical's categories: batches of one frame share them.
+    of_categories: dict[tuple[str, tuple[str, ...]], LevelCodes] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -129,8 +131,12 @@ class FrameBatch:
         pandas = sys.modules["pandas"]
         column = self.frame[name]
         if isinstance(column.dtype, pandas.CategoricalDtype):
-            of_categories = _places(column.cat.categories.to_series(), levels)
-            return places_of_codes(column.cat.codes.to_numpy(), of_categories, name)
+            declared = name, tuple(levels)
+            if declared not in self.of_categories:
+                self.of_categories[declared] = _places(column.cat.categories.to_series(), levels)
+            return places_of_codes(column.cat.codes.to_numpy(), self.of_categories[declared], name)
+        if getattr(column.dtype, "storage", None) == "pyarrow":
+            return arrow_places(sys.modules["pyarrow"].array(column.array), levels)
         return _places(column, levels)
 
     def distinct(self, name: str) -> tuple[Codes, list[Hashable]]:
@@ -157,11 +163,37 @@ class FrameBatch:
 
 
 def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
-    entries = column.astype(object)
-    codes: LevelCodes = sys.modules["pandas"].Index(levels, dtype=object).get_indexer(entries).astype(np.int32)
-    codes[codes < 0] = UNDECLARED
-    codes[entries.isna().to_numpy()] = MISSING
+    # A dict takes a third of the time of an index of pandas.
+    places = _Places({level: place for place, level in enumerate(levels)})
+    codes = np.fromiter(map(places.__getitem__, column.tolist()), np.int32, len(column))
+    if len(codes) > 0 and codes.min() < 0:
+        left = np.flatnonzero(codes < 0)
+        codes[left[column.iloc[left].isna().to_numpy()]] = MISSING
     return codes
+
+
+class _Places(dict[object, int]):
+    """Places of levels; `UNDECLARED` for anything else."""
+
+    def __missing__(self, _: object) -> int:
+        return UNDECLARED
+
+
+def arrow_places(column: Any, levels: Sequence[str]) -> LevelCodes:
+    """Return a column of Arrow's as places in `levels`, or `MISSING` or `UNDECLARED`."""
+    pyarrow = sys.modules["pyarrow"]
+    if pyarrow.types.is_null(column.type):
+        return np.full(len(column), MISSING, np.int32)
+    places = sys.modules["pyarrow.compute"].index_in(column, value_set=pyarrow.array(levels, column.type))
+    codes: LevelCodes = places.fill_null(UNDECLARED).to_numpy(zero_copy_only=False).astype(np.int32)
+    if column.null_count:
+        codes[arrow_nulls(column)] = MISSING
+    return codes
+
+
+def arrow_nulls(column: Any) -> NDArray[np.bool_]:
+    """Return which entries of a column of Arrow's are missing."""
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def places_of_codes(codes: NDArray[Any], places: LevelCodes, name: str, *, least: int = -1) -> LevelCodes:
@@ -182,8 +214,9 @@ def frame_families(frame: Any) -> dict[str, Family]:
 def frame_batches(frame: Any, names: Sized) -> Generator[tuple[FrameBatch, float], None, None]:
     """Iterate over rows of a frame with some columns wanted; the frame is no file."""
     step = max(1, _VALUES_PER_BLOCK // max(1, len(names)))
+    of_categories: dict[tuple[str, tuple[str, ...]], LevelCodes] = {}
     for start in range(0, len(frame), step):
-        yield FrameBatch(frame.iloc[start : start + step]), 0.0
+        yield FrameBatch(frame.iloc[start : start + step], of_categories), 0.0
 
 
 def _numbers_among(column: Any, name: str) -> FloatArray:
