@@ -19,6 +19,9 @@ from dpfast.statistics import rounded_bound
 from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.synthetic_control.mechanism import CrossSection, DonorRows, sum_donors
 from dpfast.synthetic_control.steps import (
+    DECAY,
+    SPREAD,
+    VARIATION,
     Donors,
     DonorSteps,
     count_donors,
@@ -29,6 +32,7 @@ from dpfast.synthetic_control.steps import (
     sum_paths,
     typical_length,
     unexplained_variance,
+    usual_error,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
@@ -546,6 +550,16 @@ def test_a_plan_draws_anew_each_time_and_leaves_out_the_worst():
     assert np.all(errors[:, 1] <= errors[:, 0])
     assert np.any(errors[:, 1] < errors[:, 0])
     assert np.all(errors[:, 2] != errors[:, 0])
+
+
+def test_the_error_of_a_fit_is_the_same_whether_it_was_found_before_or_not():
+    """What cannot be told from what it becomes later, an array or a list, is computed each time."""
+    changing = [{"center": np.full(T, 0.2)}, {"row_bound": [1.0, 0.5]}, {"n_components": np.array(2)}]
+    for options in [*OPTIONS.values(), *changing]:
+        steps = steps_of(n=400, **options)
+        expected = steps.planned(400, steps.guessed(SPREAD, VARIATION, DECAY), draws=0)[1]
+        assert usual_error(steps) == usual_error(steps_of(n=400, **options)) == expected
+        assert usual_error(steps_of(n=40, **options)) != expected
 
 
 def test_a_plan_for_donors_of_nothing_but_noise_counts_part_of_it_as_signal():

@@ -52,6 +52,7 @@ from dpfast.synthetic_control.steps import (
     planned_with_weights,
     range_counts,
     range_found,
+    usual_error,
 )
 
 #: Least norm that the moments of rows have a grid for.
@@ -759,9 +760,7 @@ class SyntheticControl(TargetReports):
         """Return the error to expect: none where the number of donors is private."""
         if public.n_donors is None:
             return None
-        with single_threaded_blas():
-            error = steps.planned(public.n_donors, steps.guessed(SPREAD, VARIATION, DECAY), draws=0)[1]
-        return Expected(error, public.n_donors, "donors")
+        return Expected(usual_error(steps), public.n_donors, "donors")
 
     def _solve(self, mechanism: Any, found: Any, public: _Public) -> Fitted:
         known = public.attributes | {"_n_donors": public.n_donors}

@@ -42,11 +42,13 @@ from scipy.special import ndtri
 
 from dpfast import io
 from dpfast._arrays import FloatArray
+from dpfast._threads import single_threaded_blas
 from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.noise import BitSource, SeededSource
 from dpfast.privacy import Privacy, split_budget
+from dpfast.privacy.guarantee import remembered
 from dpfast.releases.mechanism import Mechanism, NoisySum, Query, Stages, answered
 from dpfast.releases.size_counts import NoisySizes
 from dpfast.solvers.ridge import DenoisedMoments, coefficients_of_moments, components_beyond
@@ -510,6 +512,21 @@ class DonorSteps(Mechanism[Solution]):
         paths = math.sqrt(max(1.0 - variation**2, 0.0)) + own
         made = np.clip(center + math.sqrt(spread) * side * paths, rows.least, 1.0)
         return np.asarray(rows.offset + rows.half_width * made)
+
+
+def usual_error(steps: DonorSteps) -> float:
+    """Return the error to expect for usual donors, of whom the number is public: once for the same numbers."""
+    given = *vars(steps).values(), steps.rows.basis
+    return (_usual_error if any(isinstance(one, list | np.ndarray) for one in given) else _known_error)(steps)
+
+
+def _usual_error(steps: DonorSteps) -> float:
+    assert steps.n_donors is not None
+    with single_threaded_blas():
+        return steps.planned(steps.n_donors, steps.guessed(SPREAD, VARIATION, DECAY), draws=0)[1]
+
+
+_known_error = remembered(_usual_error)
 
 
 def _scores(periods: int) -> FloatArray:
