@@ -422,7 +422,7 @@ class Trajectories:
     @property
     def longest(self) -> int:
         """Steps of the longest trajectory."""
-        return int(np.diff(self.offsets).max(initial=0))
+        return int((self.offsets[1:] - self.offsets[:-1]).max(initial=0))
 
     def __getitem__(self, selected: Any) -> Trajectories:
         """Return the trajectories that a slice, an array of positions or a mask selects, at least one, none twice.

@@ -55,7 +55,7 @@ from dpfast.statistics.filled_returns import (
     state_sums,
     visit_counts,
 )
-from dpfast.statistics.visits import visit_bounds
+from dpfast.statistics.visits import check_most_visited
 
 # Shares of mu squared; the sums have the rest.
 _MEANS, _VISITS, _DISTANCES = 0.06, 0.03, 0.03
@@ -147,8 +147,7 @@ class StagedVisits(PolicyMechanism):
     def calibrate(cls, privacy: Privacy, run: Run, *, has_tails: bool, m: int | None) -> Self:
         """Return the mechanism for a problem; `m` is the number of trajectories."""
         problem = run.problem
-        # Refuse more visits than norms of them are computed for.
-        visit_bounds(problem.n_states, **problem.visits())
+        check_most_visited(problem.most_visited)
         returns = FilledReturns(run.gamma, problem.horizon, problem.lag, problem.grid, has_tails)
         return cls(run, privacy, returns, None if privacy.adjacency == "add_remove" else m)
 

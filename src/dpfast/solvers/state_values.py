@@ -251,21 +251,23 @@ def fitted_values(
     values, pooled = np.full(n_states, first.value), first
     kept, variances, moved = np.zeros(n_states), np.ones(n_states), np.zeros(n_states)
     onward = known.onward(values, earlier.tail, even, even)
+    any_sure, sure_counts, squared_counts = bool(sure.any()), counts[sure], counts**2
+    means, least_within, squared_safe = sums.returns / safe, _LEAST_WITHIN * squares, safe**2
     for step in range(_STEPS):
         tail, fallback = _tail_and_pooled(first, discount, earlier, found, limits)
         if step > 0 and known.is_released:
             off = (tail.value - earlier.filled) * cut_error
-            tail = known.mean(values, variances / safe**2 + off**2, cut).merged(tail).within(limits)
+            tail = known.mean(values, variances / squared_safe + off**2, cut).merged(tail).within(limits)
         onward = known.onward(values, tail, onward.spread, found)
         returns = sums.returns + (tail.value - earlier.filled) * cut * counts + onward.taken * onward.sums
         # About the mean of filled returns, which is not that of values.
-        filled_mean = np.where(sure, sums.returns / safe, values)
-        within = np.maximum(squares - filled_mean**2, _LEAST_WITHIN * squares)
+        filled_mean = np.where(sure, means, values)
+        within = np.maximum(squares - filled_mean**2, least_within)
         own_noise, sampling = noise * (1.0 + values**2), counts * within
         variances = own_noise + sampling + onward.taken * onward.noise
         last, previous, pooled, spread = spread, values, fallback, 0.0
-        if sure.any():
-            c, u = counts[sure], variances[sure]
+        if any_sure:
+            c, u = sure_counts, variances[sure]
             spread, error = _spread((returns - pooled.value * sums.counts)[sure], c, u, last, even)
             found = min(spread + _UP * error, even)
             if spread > 0.0:
@@ -273,7 +275,7 @@ def fitted_values(
                 mean = Estimate(float(weights @ (returns[sure] / c) / weights.sum()), 1.0 / float(weights.sum()))
                 pooled = mean.merged(Estimate(fallback.value, fallback.variance + spread)).within(limits)
         relied = _relied(spread, error)
-        kept = counts * relied / (counts**2 * relied + variances)
+        kept = counts * relied / (squared_counts * relied + variances)
         drawn = pooled.value + kept * (returns - pooled.value * sums.counts)
         # A state's own mean, and its deviation; of states that noise may have visited these are noise.
         own_error = np.sqrt(variances) / safe
@@ -393,7 +395,7 @@ class _Tails:
         """Return what sums tell."""
         return cls(sums.ends.T, sums.small_deviation, weights, counts, sums.deviation, sure)
 
-    @property
+    @cached_property
     def is_released(self) -> bool:
         """Whether last states were released."""
         return bool(self.ends.any())

@@ -246,6 +246,12 @@ def visit_bounds(n_states: int, **options: Any) -> VisitBounds:
     return _Scheme.checked(**options).sums(n_states).public
 
 
+def check_most_visited(most_visited: int) -> None:
+    """Refuse more visits of a trajectory than norms of them are computed for."""
+    if most_visited > _MOST_VISITED:
+        raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
+
+
 def check_capacity(n_trajectories: int) -> None:
     """Refuse more trajectories than sums of 64 bits are for."""
     if n_trajectories << (_LOG2_ENTRY + 1) >= _SUM_RANGE:
@@ -288,8 +294,7 @@ class _Scheme:
         sizes = _SMALLEST, _LARGEST
         rho = np.ones(n_states) if self.weights is None else checked_weights(self.weights, n_states, sizes)
         most_visited = n_states if self.horizon is None else min(self.horizon - self.lag, n_states)
-        if most_visited > _MOST_VISITED:
-            raise ValueError(f"horizon must be given, and be at most {_MOST_VISITED}, with so many states")
+        check_most_visited(most_visited)
         if self.centered:
             return _Centered(rho, self, most_visited)
         if self.features is None:
