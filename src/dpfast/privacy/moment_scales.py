@@ -537,7 +537,6 @@ def padded_squared_bound(bound: float, grid_exponent: int, n_features: int) -> i
     return (4 * squared + length * unit + math.isqrt(16 * squared * unit * length)) // (4 * unit) + 1
 
 
-@remembered
 def padded_bound(squared_bound: int, grid_exponent: int) -> float:
     """Return the norm bound of grid-rounded rows as a float: ``sqrt(squared_bound) / 2**grid_exponent``, rounded up."""
     exponent = grid_exponent
@@ -597,7 +596,6 @@ def padded_squared_block_bounds(
     return squared_xx, squared_xy
 
 
-@remembered
 def padded_squared_product_bound(
     bound: float, exponents: tuple[int, int], sizes: tuple[int, int], n_rows: int = 1
 ) -> int:
