@@ -595,8 +595,9 @@ def loss_of_moments(
     """
     if exact.exact_xy is None or exact.n_outcomes != 1:
         raise ValueError(f"gram must have one outcome, got {exact.n_outcomes}")
-    chosen = np.arange(exact.n_features) if columns is None else columns
-    xx = exact.exact_xx[np.ix_(chosen, chosen)].to_float64_pair()
+    chosen: Any = slice(None) if columns is None else columns
+    of_rows = exact.exact_xx if columns is None else exact.exact_xx[np.ix_(columns, columns)]
+    xx = of_rows.to_float64_pair()
     xy = exact.exact_xy[chosen, 0].to_float64_pair()
     if constant > 0.0:
         assert exact.exact_x_sum is not None

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
+from scipy.linalg.blas import dnrm2
 
 from dpfast._arrays import FloatArray
 from dpfast._threads import single_threaded_blas
@@ -198,10 +199,10 @@ def _newton(problem: QuadraticProblem, x: FloatArray, step: float) -> FloatArray
 def _estimated_smoothness(problem: QuadraticProblem) -> float:
     """Largest eigenvalue as the power method finds it, somewhat more: the declared bound may be far above."""
     x = np.cos(np.arange(len(problem.linear), dtype=np.float64) ** 2)
-    estimate = float(linalg.norm(x))
+    estimate = float(dnrm2(x))
     for _ in range(12):
         x = problem.product(x / estimate)
-        estimate = float(linalg.norm(x))
+        estimate = float(dnrm2(x))
         if estimate == 0.0:
             break
     return min(max(1.2 * estimate, problem.bounds.strong_convexity), problem.bounds.smoothness)
@@ -303,7 +304,7 @@ class _System:
     @classmethod
     def of(cls, problem: QuadraticProblem, free: NDArray[np.intp]) -> _System:
         if problem.transposed is None:
-            dense = problem.array[np.ix_(free, free)]
+            dense = problem.array.copy() if len(free) == len(problem.array) else problem.array[np.ix_(free, free)]
         else:
             factor = problem.array[free]
             if len(free) > factor.shape[1]:
@@ -342,7 +343,7 @@ class _System:
         values, vectors = self.spectrum
         coefficients = vectors.T @ b
         rest = b - vectors @ coefficients
-        terms = np.append(values, self.diagonal), np.append(coefficients, linalg.norm(rest))
+        terms = np.append(values, self.diagonal), np.append(coefficients, dnrm2(rest))
         return self._solve_shifted(b, ball_multiplier(*terms, radius))
 
     def along_sphere(self, gradient: FloatArray, x: FloatArray, radius: float) -> FloatArray:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
+from scipy.linalg.blas import dnrm2
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
@@ -288,8 +288,8 @@ class _Steps:
         for _ in range(_NEWTON_STEPS):
             problem = before = self._quadratic(x, gradient, hessian, before)
             target = _minimiser_of_model(problem)
-            length = float(linalg.norm(target - x))
-            if length <= _NEARLY_THERE * float(linalg.norm(x)) or length == 0.0:
+            length = float(dnrm2(target - x))
+            if length <= _NEARLY_THERE * float(dnrm2(x)) or length == 0.0:
                 yield target, partial(Face, problem)
             for shortening in range(_SHORTENINGS):
                 candidate = x + 0.5**shortening * (target - x)
@@ -342,8 +342,8 @@ def _minimiser_of_model(problem: QuadraticProblem) -> FloatArray:
         value = problem.value(stepped)
         if value < least:
             best, least = stepped, value
-        moved = float(linalg.norm(stepped - guess))
-        if moved <= 1e-6 * problem.bounds.contraction_gap * float(linalg.norm(guess)):
+        moved = float(dnrm2(stepped - guess))
+        if moved <= 1e-6 * problem.bounds.contraction_gap * float(dnrm2(guess)):
             break
     return problem.start() if best is None else best
 
