@@ -863,5 +863,5 @@ def inverse(matrix: FloatArray) -> FloatArray:
 
 def _triangular(whitening: FloatArray) -> FloatArray:
     """Rotate coordinates: whitening = rotation @ lower; return lower."""
-    _, right = linalg.qr(whitening[:, ::-1])
+    (right,) = linalg.qr(whitening[:, ::-1], mode="r")
     return np.ascontiguousarray(right[::-1, ::-1])
