@@ -79,7 +79,6 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import astuple, dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Self
@@ -330,7 +329,8 @@ class Sums:
 
     def with_one(self, charge: Charge, times: int = 1) -> Sums:
         """Return sums with a charge added this many times; -1 removes one again."""
-        more = copy(self)
+        more = object.__new__(Sums)
+        vars(more).update(vars(self))
         more._add(_terms(charge), times)
         return more
 
