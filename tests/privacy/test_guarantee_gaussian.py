@@ -182,6 +182,7 @@ def test_least_noise_split_beats_other_splits(releases, seed):
 def test_classic_constant_fails_at_large_epsilon():
     assert gaussian_delta(classic_gaussian_scale(1.0, 1e-6), 1.0) < 1e-6
     assert gaussian_delta(classic_gaussian_scale(10.0, 1e-6), 10.0) > 1.5e-6
+    assert gaussian_delta(classic_gaussian_scale(10.0, 1e-5), 10.0) == pytest.approx(2.27e-5, abs=5e-8)
 
 
 @pytest.mark.parametrize("call", [gaussian_scale, gaussian_mu, gaussian_epsilon, classic_gaussian_scale])
