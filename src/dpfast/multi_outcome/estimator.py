@@ -96,77 +96,78 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     epsilon, delta
         As for every estimator.
     bound_x : float or "private", optional
-        L2 norm of a row of X, at most, in its own units; longer rows are scaled onto it. Leave it out if `box_x` bounds
-        the rows, as is best for columns in different units. With "private" it is found within the budget. A tenth of
-        the budget is spent on noisy counts of people by the size of their rows. The bound found leaves out about one in
-        a hundred.
+        L2 norm of a row of X, at most, in the units of X; longer rows are scaled onto it. Leave it out if `box_x`
+        bounds the rows, as is best for columns in different units. "private" finds it for a tenth of the budget, from
+        noisy counts of people by the size of their rows; about 1% of the rows are beyond it.
     bound_y : float, array of shape (n_outcomes,), mapping or "private"
         L2 norm of a row of outcomes, at most; longer ones are scaled onto it. Or the size of each outcome, at most, in
-        their order or by name, ``{"days": 30.0, "cost": 10_000.0}``: larger ones are clipped to it, and outcomes are
-        summed in units of their bounds, so that the noise in one does not depend on the unit of another. Names must be
-        the columns of Y. One for each is for mechanism "gaussian" without `n_subsample`; "private" finds these there.
+        their order or by the names of Y's columns, ``{"days": 30.0, "cost": 10_000.0}``: larger ones are clipped to it,
+        and the noise in an outcome does not depend on the unit of another. NormHistograms of each need mechanism "gaussian"
+        without `n_subsample`; there "private" finds them, for a tenth of the budget together with a "private" bound on
+        rows.
     ridge : float or "auto", default "auto"
-        Added to the diagonal of X'X (not divided by the number of rows), but for an intercept. The choice of "auto"
-        depends on the known noise and the released moments, and is 0 if epsilon is ``inf``. With `box_x` this choice is
-        for features in units of half the width of their limits.
+        Penalty on the squared coefficients: added to the diagonal of X'X, a sum over rows (not divided by their
+        number), but not for the intercept. A number is for features in their own units. "auto" follows from the known
+        noise and the released moments, is for features in units of half the width of their limits if there is a
+        `box_x`, and is 0 if epsilon is ``inf``.
     refine : int or "auto", default "auto"
-        Residual steps. With any, the fit is a sequence of releases that share the budget. These are the numbers of
-        people, where they are private; means, for an intercept; the norms of rows, for a clip; and X'X, if people are
-        enough for it, twice. Then every step releases the rows times their residuals. Noise is then in proportion to
-        the data and not to the declared bounds, which may be far too large. Each step reads the table again, and so
-        does the release of what exceeds their clip, by which the bias of clipped residuals is removed. "auto"
-        takes as many as the releases say are needed, 40 at most, and 3 where a table is read from files, by a query, by
-        an engine or through `dpfast.io.Columns`. With an intercept, few people get 30 steps and no X'X, so that limits
-        are NaN, and fewer get the mean of outcomes alone, with coefficients 0. With "auto" there are none if `delta` is
-        0, and for "projection", "independent", `n_subsample`, "paper" and `fit_gram`: these have no steps. There are
-        none either if the table is an iterator, which cannot be read again. Rows of people who own several are held in
-        memory for the steps, also those of files and `Columns`. Of arrays with 48 columns or more, steps keep up to
-        256 MB.
+        Number of residual steps, at most 20, or "auto". Without steps (0) the noise is in proportion to the declared
+        bounds. With steps it is in proportion to the residuals, so bounds may be far too large. A step releases the
+        rows times their residuals, each person's part clipped, and reads the table again. Before the steps the fit
+        releases the number of people, if it is private; means, for an intercept; norms of rows; and X'X twice, if
+        people are enough. After them it releases what exceeds the clip, to correct its bias. All releases share the
+        budget. "auto" takes as many steps as the releases show to be needed: at most 40, and at most 3 where a table is
+        read from files, by a query, by an engine or through `dpfast.io.Columns`. It takes none if `delta` is 0 or the
+        table is an iterator, which cannot be read again, nor for "projection", "independent", `n_subsample`, "paper"
+        and `fit_gram`, which have no steps. With an intercept, few people get 30 steps and no X'X, so that limits are
+        NaN; fewer get the mean outcome alone, with coefficients 0. Rows of people who own several are held in memory
+        for the steps, also those of files and `Columns`. Of arrays with 48 columns or more, steps keep up to 256 MB.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
-        The choice "gaussian" releases X'X once for all outcomes. The choice "projection" further moves the noisy X'Y to
-        the nearest matrix of rows within `bound_x` with the public labels Y. This lowers the error if outcomes are
-        many. The choice "independent" is the naive baseline: one release an outcome, the budget composed over them.
+        "gaussian" releases X'X once for all outcomes. "projection" then moves the noisy X'Y to the nearest matrix that
+        rows within `bound_x` and the public labels Y can have, which lowers the error if outcomes are many.
+        "independent" is a baseline for comparison: one release an outcome, the budget composed over them.
     n_subsample : int, optional
-        Release X'X of so many rows s, a secret uniform sample of all n, and X'Y of all rows (Algorithm 4 [1]_): X'X
-        is then estimated by n/s times the sum over the sample. It buys time where features are many, at most the
-        fraction (1 - s/n)(d + 1)/(d + 1 + 2l) of the arithmetic for d features and l outcomes, and costs noise and
-        sampling error: `plan` says how much. The sample is read by itself. With 20 features, a fit with half of a
-        million rows sampled takes 1.5 times as long as one without sampling. With a tenth sampled it takes about as
-        long. Rows must be an array, a .npy file or a frame; only for mechanism "gaussian" with delta above 0, under
+        Release X'X of a secret uniform sample of this many rows, and X'Y of all rows (Algorithm 4 [1]_). By default X'X
+        is of all rows. A sample adds noise and sampling error: `plan` says how much. It saves time only if features are
+        many and the sample is small: with 20 features, a sample of a tenth of a million rows takes as long as all rows.
+        Rows must be an array, a .npy file or a frame; only for mechanism "gaussian" with delta above 0, under
         "replace_one", without groups, `box_x` and `nonnegative`, and without an intercept. Not used where epsilon is
         ``inf``.
     public_labels : bool, default False
         Declares that the outcomes are public: only X is protected. "projection" needs it.
     composition : {"mu", "basic", "advanced"}, default "mu"
-        How "independent" shares the budget among outcomes.
+        How "independent" shares the budget among its releases, one an outcome: "mu" is exact for Gaussian noise, and
+        has the least; "basic" adds up epsilons and deltas; "advanced" is the theorem of that name.
     fit_intercept : bool, default True
-        Release the column sums too, and fit an unpenalised intercept. The papers' own algorithms have none:
-        "projection", "independent", `n_subsample` and "paper" fit coefficients alone, and warn if it is not False.
+        Whether to fit an unpenalised intercept, from the column sums, which are released too. The papers' own
+        algorithms have none: "projection", "independent", `n_subsample` and "paper" fit coefficients alone, and warn if
+        it is not False.
     box_x : mapping, tuple of (low, high) or "private", optional
         Declared limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, for tables whose columns
         have those names, in any order; or lows and highs, each a number or an array of shape (n_features,). Entries are
-        clipped to them (and rows then to `bound_x`, if there is one). Rows are summed in units of half their widths,
-        about the centre of the box if that lowers the noise. So the fit does not depend on the units of the features. A
-        feature whose entries "private" cannot tell from noise is left out, with a coefficient of 0 and a warning.
+        clipped to them (and rows then to `bound_x`, if there is one). Rows are summed in units of half the widths of
+        the limits, so the noise does not depend on the units of the features. "private" finds limits for a tenth of the
+        budget. A feature whose entries it cannot tell from noise is left out, with a coefficient of 0 and a warning.
     nonnegative : bool, default False
-        Declares all features and outcomes to be at least 0. This lowers the noise; negative entries are clipped.
+        Declares all features and outcomes to be at least 0, which lowers the noise; negative entries are clipped to 0.
     block_bounds : tuple of (bound_xx, bound_xy), optional
-        With `groups`: Frobenius norms of one person's X'X and X'Y, either of them None for no more than the rows' own
-        bounds give, ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``. A person beyond them has all their
-        rows scaled by one factor. The noise is in proportion to the most that one person may add. So it helps if
-        people's many rows point in different directions or stay within their bound: rows of mean squared norm
-        ``s * bound_x**2``, spread evenly over d features, add up to ``max_rows * s * bound_x**2 / sqrt(d)`` only. The
-        column sums have no such bound: for an intercept, add a constant column to X. With `box_x` the rows are those in
-        units of half the width of their limits, and with a bound for each outcome these are in units of theirs.
+        With `groups`: largest Frobenius norms of one person's X'X and X'Y, to which the noise is in proportion. A
+        person beyond them has all their rows scaled by one factor. By default, and for None in place of either, they
+        are what the bounds on rows imply: ``max_rows * bound_x**2`` and ``max_rows * bound_x * bound_y``. Smaller ones
+        help if a person's many rows point in different directions or are shorter than their bound: rows of mean squared
+        norm ``s * bound_x**2``, spread evenly over d features, add up to only ``max_rows * s * bound_x**2 / sqrt(d)``.
+        The column sums have no such bound: for an intercept, add a constant column to X. With `box_x` rows are in units
+        of half the width of their limits, and with a bound for each outcome these are in units of theirs.
     max_weight : float, optional
-        For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
-        much. A row counts with its weight's share of it, at most 1, and `ridge` is added to the X'X of rows that count
-        so. `summary` takes weights for inverse variances; with an intercept
-        its limits allow for weights that say nothing of them, too.
+        Goes with `sample_weight`: the largest weight, known without the data; larger ones are clipped to it. A row's
+        effective weight is weight / max_weight, at most 1, and `ridge` is added to the X'X of rows weighted so. Limits
+        of `summary` take weights for inverse variances; with an intercept they also allow for weights unrelated to the
+        variances.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed Algorithm 1 [1]_, or 4 with `n_subsample`, with a warning where it misses its own claim.
+        "sound" has the noise that is proved to be enough. "paper" is the printed Algorithm 1 [1]_, or 4 with
+        `n_subsample`, and warns where its noise is too little for the printed claim.
 
     Attributes
     ----------
