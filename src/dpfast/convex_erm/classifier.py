@@ -121,34 +121,37 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
     epsilon, delta
         As for every estimator.
     classes : array_like of shape (n_classes,)
-        The declared labels, at least two; inferring them would reveal people's data. None where epsilon is ``inf``.
+        The declared labels, at least two: labels found in the rows would reveal people. May be None where epsilon is
+        ``inf``.
     loss : {"auto", "logistic", "hinge"} or GeneralisedLinearLoss, default "auto"
-        log(1 + exp(shift - margin)) without a shift for "logistic", or the hinge, smoothed at its non-differentiable
-        point to be twice continuously differentiable (``SmoothedHinge`` of dpfast.solvers for another width). With
-        "auto" it is the logistic loss with a shift and a ridge for the budget and the table's size, unless another is
-        requested. Rows near the boundary then count in full where noise is large. The shift ends where noise is small.
+        "logistic" is log(1 + exp(-margin)); "hinge" is the hinge, smoothed to be twice continuously differentiable
+        (``SmoothedHinge`` of dpfast.solvers has another width). "auto" is log(1 + exp(shift - margin)): with the shift
+        rows near the boundary have their full slope. The shift is large where noise is large, and 0 where noise is
+        small, by the budget and the table's size, which also choose the ridge if that is "auto". There is no shift by
+        descent, with a constraint, with `inference` or with ``calibration="paper"``.
     method : {"auto", "objective", "gradient"}, default "auto"
-        Objective perturbation, or noisy gradient descent on the logistic loss (cross-entropy for more than two
-        classes). Descent needs delta > 0 and knows no constraint, penalty or ridge; its steps need no tuning. The
-        choice of "auto" is descent, if possible, for more than two classes, and also with `inference`. For two classes
-        it is descent if the number of people is public, and small for the features. Where epsilon is ``inf`` there are
-        only minimisers.
+        "objective" is objective perturbation, "gradient" noisy gradient descent on the logistic loss (cross-entropy for
+        more than two classes). Descent needs delta above 0 and takes no constraint, penalty or ridge; its steps need no
+        tuning. "auto" is descent, if possible, for more than two classes and with `inference`; for two classes only if
+        the number of people is public, and small for the number of features. Where epsilon is ``inf`` both are the
+        minimiser.
     class_weight : mapping, optional
-        Positive weights of declared classes, 1 for those left out: each row's loss counts as much as its class does
-        next to the heaviest, so that nobody has more weight than without weights. They are public, so frequencies of
-        classes must come from elsewhere: "balanced", which counts labels, is refused. Probabilities and the ridge are
-        those of the weighted loss.
+        Positive public weights of declared classes; classes that it omits have weight 1, and by default all do. A row's
+        loss is multiplied by the weight of its class over the largest weight, so nobody has more weight than without
+        weights. "balanced", which counts labels, is refused: take frequencies of classes from elsewhere. Probabilities
+        and the ridge are those of the weighted loss.
     constraint : L2Ball, L1Ball or Box, optional
-        The public set that parameters are in.
+        The public set that the coefficients are in; by default all.
     probabilities : {"calibrated", "link"}, default "calibrated"
-        A seventh of the budget buys noisy counts of the rows by margin and class, once coefficients are released. These
-        calibrate the probabilities, and `predict` takes the most probable class. By descent, if people are few by
-        public numbers, two short histograms are counted in place of these: rows by class, and rows whose class the
-        margins make more probable than its rate. For several classes they take 9% (three) to 1% of the budget, for two
-        a seventh, and of very few people up to two fifths. Probabilities are then a mixture of rates and a function of
-        the margins. "link" leaves the whole budget to the coefficients, and probabilities are a fixed function of the
-        margins. So they are with ``calibration="paper"``, where epsilon is ``inf``, and of seven or more classes with
-        few people by objective perturbation. Rows are clipped to `bound_x` in predictions, too.
+        "calibrated" spends a seventh of the budget on noisy counts of the rows by margin and class, after the
+        coefficients. `predict_proba` is fitted to these, and `predict` takes the most probable class. "link" leaves the
+        whole budget to the coefficients: probabilities are then a fixed function of the margins, not calibrated. It is
+        used in any case with ``calibration="paper"``, where epsilon is ``inf``, and for seven or more classes with few
+        people by objective perturbation. By descent with few people two short histograms replace the counts: rows by
+        class, and rows for which the margins give the true class a higher probability than its rate. Probabilities are
+        then a mixture of rates and a function of the margins. These histograms take 9% (three classes) to 1% of the
+        budget, for two classes a seventh, and of very few people up to two fifths. Rows are clipped to `bound_x` in
+        predictions, too.
     bound_x, box_x, penalty, ridge, fit_intercept, calibration, inference, max_weight
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger

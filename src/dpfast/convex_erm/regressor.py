@@ -70,51 +70,55 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
         As for every estimator.
     bound_x : float or "private", optional
         L2 norm of a row of X, at most; longer rows are scaled onto it. Leave it out if `box_x` bounds the rows.
-        "private" has it found within the budget, of which a tenth is spent on noisy counts of people by the size of
-        their rows: it leaves out about one in a hundred.
+        "private" finds it for a tenth of the budget, from noisy counts of people by the size of their rows; about 1% of
+        the rows are beyond it.
     box_x : mapping or tuple of (low, high), optional
-        Declared limits of every feature, as for `MultiOutcomeRidge`. Rows count from the middle of their limits
-        (without an intercept from 0) in units of half their widths, so that the fit does not depend on the units of the
-        features. Constraint, penalty and ridge are for coefficients in these units; all that is told is in those of X.
+        Declared limits of every feature, as for `MultiOutcomeRidge`. Rows are measured from the middle of their limits
+        (without an intercept from 0) in units of half their widths, so the fit does not depend on the units of the
+        features. Constraint, penalty and ridge are for coefficients in these units; attributes and tables are in those
+        of X.
     bound_y : float or "private"
-        Size of an outcome, at most; larger ones are clipped, and with a loss of counts those below 0. With the losses
-        "huber", "quantile" and "poisson" a smaller one is found within the budget as "private" ones are, because noise
-        and smoothing are in proportion to it. A loss of dpfast.solvers keeps the declared one.
+        Size of an outcome, at most, in its own units; larger ones are clipped to it, and counts below 0 to 0. For the
+        losses "huber", "quantile" and "poisson", whose noise and smoothing are in proportion to it, the fit finds a
+        smaller one within the budget. "private" finds it for a tenth of the budget. A loss of dpfast.solvers keeps the
+        declared one.
     loss : {"squared", "huber", "quantile", "poisson"} or GeneralisedLinearLoss, default "squared"
-        "squared": (y - x'theta)^2/2, for means. Those with a bounded slope need no constraint, and mostly less noise:
-        "huber": Huber's, with a quarter of `bound_y` as threshold; "quantile": absolute residuals, for medians,
-        smoothed within an eighth of `bound_y`; "poisson": for counts y from 0 to `bound_y`, whose mean `predict`
-        returns. They are twice continuously differentiable, and the same by either method. ``SmoothedHuber``,
-        ``SmoothedQuantile`` (any quantile), ``PoissonLoss`` and ``CallableLoss`` (a convex loss of one's own) of
-        dpfast.solvers have numbers of one's own, in units of y.
+        What is minimised. "squared": (y - x'theta)^2/2, for means. "huber": Huber's, for fits that outliers hardly
+        move; its threshold is a quarter of `bound_y`. "quantile": absolute residuals, for medians, smoothed within an
+        eighth of `bound_y`. "poisson": for counts from 0 to `bound_y`; `predict` returns their mean. The last three
+        have a bounded slope, so they need no constraint, and mostly less noise. ``SmoothedHuber``, ``SmoothedQuantile``
+        (any quantile) and ``PoissonLoss`` of dpfast.solvers take other thresholds, widths and limits, in units of y;
+        ``CallableLoss`` takes any convex loss.
     constraint : L2Ball, L1Ball or Box, optional
-        The public set that parameters are in. The squared loss needs one for a finite epsilon: without, its gradient
-        has no bound.
+        The public set that the coefficients are in; by default all. The squared loss needs one for a finite epsilon:
+        without, its gradient has no bound.
     penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
-        Added to the summed loss, not divided by the number of rows. Another Proximable goes with no constraint.
+        Added to the summed loss (not divided by the number of rows); by default none. Another Proximable takes no
+        constraint.
     ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added, or more if that lowers the error through less noise. The choice "auto" adds only
-        as much as lowers the error.
+        (ridge/2) ||theta||^2 is added to the summed loss (not divided by the number of rows), or more if that lowers
+        the error through less noise. "auto" adds only as much as lowers the error.
     fit_intercept : bool, default True
-        Add a constant feature of a quarter of `bound_x`. With a constraint it is large enough for intercepts up to
-        `bound_y`. It lengthens rows; its coefficient belongs to the constraint and the penalty as any. By descent rows
-        and outcomes are centred first, within the budget.
+        Whether to fit an intercept. By descent rows and outcomes are centred first, within the budget. Otherwise it is
+        the coefficient of a constant feature, a quarter of `bound_x`, or with a constraint large enough for intercepts
+        up to `bound_y`: it lengthens rows, and the constraint and the penalty include it.
     method : {"auto", "objective", "gradient"}, default "auto"
-        Objective perturbation ("objective") or descent ("gradient"). Descent needs `delta` above 0, a Huber or quantile
-        loss or, with an intercept, one of counts, ``ridge="auto"`` and no constraint or penalty. It reads rows again in
-        every step, and outlying rows have less weight. The choice of "auto" is descent wherever possible: its error was
-        lower on tables of all kinds.
+        How privacy is achieved: "objective" adds noise to the objective once (objective perturbation), "gradient" to
+        each step of a descent. Descent needs `delta` above 0, a Huber or quantile loss or, with an intercept, one of
+        counts, ``ridge="auto"`` and no constraint or penalty. It reads rows again in every step, and outlying rows have
+        less weight. "auto" is descent wherever possible: its error was lower on tables of all kinds.
     inference : bool, default False
-        Pay for standard errors: two fifths of the budget (of mu squared by descent, of epsilon and delta otherwise) go
-        to noisy sums of curvatures and scores, and `summary` has errors, limits and p-values. Coefficients that predict
-        have the rest: their error grows by about a third by descent, by two thirds otherwise. For losses of
-        dpfast.solvers alone.
+        Whether `summary` has standard errors, limits and p-values. They cost two fifths of the budget (of mu squared by
+        descent, of epsilon and delta otherwise), for noisy sums of curvatures and scores. The rest pays for the
+        coefficients that predict: their error grows by about a third by descent, by two thirds otherwise. For the named
+        losses and those of dpfast.solvers alone.
     max_weight : float, optional
-        For `sample_weight`: the largest weight that counts, declared and not taken from the data; larger ones count as
-        much. A row's loss counts with its weight's share of it, at most 1. `ridge` and `penalty` are added to that sum.
+        Goes with `sample_weight`: the largest weight, known without the data; larger ones are clipped to it. The
+        effective weight of a row's loss is weight / max_weight, at most 1. `ridge` and `penalty` are added to the sum
+        of weighted losses.
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed noise [1]_: valid under "add_remove", mostly too little under "replace_one", with a
-        warning where it is.
+        "sound" has the noise that is proved to be enough. "paper" has the printed noise [1]_: valid under "add_remove",
+        mostly too little under "replace_one", with a warning where it is.
     adjacency, random_state, n_threads, ledger
         As for every estimator.
 
