@@ -114,51 +114,54 @@ class SyntheticControl(TargetReports):
     epsilon, delta
         As for every estimator.
     bound : float, tuple of (low, high) or "private", default 1.0
-        Declared range of the outcomes: [-bound, bound], or [low, high]. Entries are clipped to it and mapped to [-1,
-        1], predictions shrink towards its middle or a `center`, and are clipped to it. "private" finds a range within
-        the budget: a tenth of it is spent on noisy counts of donors by their largest and their least outcome. About 1%
-        of donors are beyond the range at either end.
+        Declared range of the outcomes, in their units: [-bound, bound], or [low, high]. Entries are clipped to it and
+        mapped to [-1, 1]. Predictions shrink towards its middle or a `center`, and are clipped to it. "private" finds a
+        range for a tenth of the budget, from noisy counts of donors by their largest and their least outcome; about 1%
+        of the donors are beyond it at either end.
     ridge : float or "auto", default "auto"
-        The paper's lambda: lambda/2 is added to X'X, in mapped units. "auto" is the squared length of the longest row
-        before the intervention: the number of periods, as in the paper [1]_, or less by `row_bound`. In either case
-        eigenvalues of the released X'X plus the penalty are at least a floor set by the known noise (`noise_floor_`).
-        At ``epsilon=inf`` a number has the same meaning, and "auto" is the number of periods in input units, which
-        hardly shrinks outcomes far larger than 1. (No range is found for ``bound="private"`` there: it counts as 1.)
+        The paper's lambda: lambda/2 is added to the diagonal of X'X, in mapped units; larger values shrink more. "auto"
+        is the squared length of the longest row before the intervention: the number of periods, as in the paper [1]_,
+        or less by `row_bound`. In either case eigenvalues of the released X'X plus the penalty are at least a floor set
+        by the known noise (`noise_floor_`). At ``epsilon=inf`` a number has the same meaning, and "auto" is the number
+        of periods in input units, which hardly shrinks outcomes far larger than 1. (No range is found for
+        ``bound="private"`` there: it counts as 1.)
     mechanism : {"cross_section", "output", "objective"}, default "cross_section"
-        "cross_section" releases moments, which serve any number of targets, and is far more accurate. "output" adds
-        noise to the ridge weights of one target, "objective" to their objective over the L1 ball (Algorithms 2 and
-        3 [1]_; here with exact calibrations); both then release the prediction.
+        "cross_section" releases moments, which serve any number of targets, and is far more accurate. The paper's two
+        release weights of donors for the one target of the fit, then the prediction (Algorithms 2 and 3 [1]_, here with
+        exact calibrations): "output" adds noise to the ridge weights, "objective" to their objective over the L1 ball.
     split : tuple of (epsilon_1, epsilon_2), optional
-        For ``calibration="paper"``: the shares of weights and donors; halves by default.
+        For ``calibration="paper"``: the epsilons of the weights and of the donors' outcomes, which add up to at most
+        `epsilon`; halves by default.
     row_bound : tuple of (pre, post), "private" or None, default "private"
-        L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is one); a
-        donor beyond either is scaled down in both parts by one factor, and so has less weight. "private" finds the
-        median norm within the budget, from noisy counts of donors by norm. Each of up to three such counts takes 1% of
-        mu^2 (of epsilon if delta is 0), or more if donors are few. If these counts are too noisy, and with None, norms
-        are the largest that the range allows. The same holds if weights are released, or moments repeatedly.
+        Largest L2 norms of a donor's mapped outcomes before and after the intervention (about `center`, if there is
+        one), to which the noise is in proportion. A donor beyond either is scaled down in both parts by one factor, and
+        so has less weight. "private" finds the median norm within the budget, from noisy counts of donors by norm: each
+        of up to three such counts takes 1% of mu^2 (of epsilon if delta is 0), or more if donors are few. If these
+        counts are too noisy, with None, and if weights are released, or moments repeatedly, norms are the largest that
+        the range allows.
     n_components : int or "noise", optional
-        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): this many, or those above the noise.
+        Keep only the largest eigenvalues of X'X (robust synthetic control [2]_): this many, or with "noise" those above
+        the noise. By default all.
     nonnegative : bool, default False
         Declares outcomes to be at least 0 (with a single `bound`). This lowers the noise; negative outcomes are
         clipped.
     center : float, array of shape (n_periods,), "auto", "target", "private" or None, default "auto"
-        A path in input units. Donors are summed as differences from it, and predictions shrink towards it. The nearer
+        A path in input units. Donors are summed as differences from it, and predictions shrink towards it: the nearer
         donors are to it, the less noise is needed. A public path costs nothing, but must not use the target's outcomes
-        after the intervention. For a path from the target use "target": donors are summed about it, while predictions
-        shrink towards the middle of the range, as with None. "private" is the donors' mean, released for up to a fifth
-        of the budget. "auto" goes with ``row_bound="private"``: the mean is released if donors are many enough, and
-        becomes the centre if the donors' norms about it are at most half of those about the middle. Otherwise it is
-        None.
+        after the intervention. "private" is the donors' mean path, released for up to a fifth of the budget. "auto"
+        releases it too if `row_bound` is "private" and donors are many enough, and takes it if donors' norms about it
+        are at most half of those about the middle of the range; else it is None, the middle. "target" sums donors about
+        the target's own path, while predictions shrink towards the middle.
     basis : int or array of shape (n_pre, n_features), optional
         Outcomes before the intervention are projected onto the span of these public paths: orthonormal columns, or this
-        many polynomials of lowest degree. Fewer features bring less noise.
+        many polynomials of lowest degree. Fewer paths have less noise and more bias. By default there is no projection.
     predictors : dict of str to (low, high) or (low, high, weight), optional
-        Further columns of a donor, as rows of its pre-period: public limits by name, to which they are clipped, and a
-        weight of at most 1, that of an outcome before the intervention (default). Limits are mapped to the range of the
-        outcomes, times the weight. A donor's row with its predictors is bounded as one without is, by `row_bound`
-        (`pre` covers both), so that they bring no noise of their own; but more columns do bring more noise. They are
-        taken from tables by name; in arrays they are the first columns. Targets have them too. In `fit_long` a unit's
-        predictor is the mean of that column over its rows before the intervention.
+        Further columns of a donor to match, such as the share of smokers: public limits by name, to which they are
+        clipped, and a weight of at most 1 (default), that of one outcome before the intervention. They are mapped to
+        the range of the outcomes times the weight, and stand before the pre-period's outcomes in a donor's row.
+        `row_bound` bounds both together, but each further column adds noise. Columns are taken from tables by name; in
+        arrays they are the first ones. Targets have them too. In `fit_long` a unit's predictor is the mean of that
+        column over its rows before the intervention.
     observation_rate : float, optional
         Declares that entries may be missing (NaN), completely at random, with this public probability of being
         observed: they are filled with the centre and moments are rescaled. By default missing entries are refused.
@@ -168,8 +171,9 @@ class SyntheticControl(TargetReports):
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound", "paper"}, default "sound"
-        "paper" uses the printed algorithms and warns. For "output" that is Algorithm 2: private, but with 12 to 29
-        times the noise it needs at 10 to 100 donors. For "objective" it is Algorithm 3, which is **not private**.
+        "sound" has the noise that is proved to be enough. "paper" uses the printed algorithms and warns. For "output"
+        that is Algorithm 2: private, but with 12 to 29 times the noise it needs at 10 to 100 donors. For "objective" it
+        is Algorithm 3, which is **not private**.
 
     Attributes
     ----------
