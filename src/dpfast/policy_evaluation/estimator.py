@@ -101,55 +101,62 @@ class PolicyEvaluation(PrivateEstimator):
     epsilon
         As for every estimator.
     delta : float, default 0.0
-        Positive for "lsw" and "lsl"; 0 for pure differential privacy with "sufficient_statistics".
+        Probability that the guarantee fails, about; positive for "lsw" and "lsl". 0 for pure differential privacy with
+        "sufficient_statistics", which needs more noise.
     gamma : float
-        Discount, in (0, 1]; 1 needs a horizon.
+        Discount, in (0, 1]; 1 needs a horizon. A reward t steps ahead has the weight ``gamma**t``.
     features : array_like of shape (n_states, n_features) or callable, optional
-        Phi, public; a callable gives the features of one state. Default: one for each state.
+        Phi, public: values are linear in these features, which share information between states. A callable gives the
+        features of one state. Default: one for each state, so that values are free.
     return_range : tuple of float or "private", optional
-        Least and largest discounted return, public; returns beyond are clipped. Default: the range possible by
-        `reward_range` and `gamma`, and by `horizon` if tails are not filled. "private" finds a range within that one,
-        with a tenth of the budget ("sufficient_statistics" only; trajectories are read twice). To be wide enough, it
-        adds a standard deviation of the noise to the counts of people.
+        Least and largest discounted return, public, in the unit of rewards; returns beyond are clipped. The noise is in
+        proportion to its width. Default: the range possible by `reward_range` and `gamma`, and by `horizon` if tails
+        are not filled, which is often far too wide. "private" finds a range within that one, for a tenth of the budget
+        ("sufficient_statistics" only; trajectories are read twice). To be wide enough, it adds a standard deviation of
+        the noise to the counts of people.
     reward_range : tuple of float, default (0, 1)
         Least and largest reward, public.
     horizon : int, optional
-        Most recorded states of a trajectory, a terminal one included. Longer trajectories are truncated. Those of
-        exactly that length are assumed to be truncated too, unless `Trajectories.truncated` says otherwise.
+        Most recorded states of a trajectory that are used, a terminal one included; longer ones are truncated.
+        Trajectories of exactly that length are taken to be truncated too, unless `Trajectories.truncated` says
+        otherwise. By default all states are used. A short horizon has less noise, and leaves more to the estimate of
+        later rewards.
     lag : int, optional
-        Visits in this many last steps before the horizon do not count, but their rewards do. So truncation takes at
-        most the share ``gamma**lag`` from a counted return. Whether a visit counts depends on earlier steps alone, so
-        the selection does not bias returns. Default: for "sufficient_statistics" at once up to a quarter of the
-        horizon, from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
+        Visits in this many last steps before the horizon are not used, but their rewards are. So truncation removes at
+        most the share ``gamma**lag`` of a return. Whether a visit is used depends on earlier steps alone, so the
+        selection does not bias returns. Default: for "sufficient_statistics" at once up to a quarter of the horizon,
+        from `gamma` and `epsilon`; else, and where epsilon is ``inf``, 0.
     method : {"sufficient_statistics", "lsw", "lsl"}, default "sufficient_statistics"
-        "sufficient_statistics" releases sums per state (with features, normal equations): the error of a state falls
-        with its own visits. Without features, for equal weights and delta above 0, this is done in stages that adapt
-        the noise to the data. Summaries of returns, visits and distances are released first. Truncated trajectories
-        are worth the value of their last state, whose own reward is left out; of more than 64 states, the mean return
-        of late steps. Values are shrunk towards each other according to their precision. Stages read trajectories four
-        times. With `ridge`, `shrinkage`, "private" ranges, or an iterator (read only once), sums are released at once,
-        and tails are not filled. "lsw" fits mean first-visit returns, weighted by state, and "lsl" is ridge regression
-        over trajectories, both with noise of data-dependent size [1]_. "lsw" is better if every state with a weight is
-        visited often, and useless if one is not.
+        "sufficient_statistics" releases sums of visits and returns by state (with features, normal equations). The
+        error of a state falls with the number of its own visits. Without features, for equal weights and delta above 0,
+        the sums are released in stages: first summaries of returns, visits and distances, which fit the noise to the
+        data. Rewards after the end of a truncated trajectory are filled with an estimate, the value of its last state,
+        whose own reward is left out; for more than 64 states, the mean return of late steps. Values are shrunk towards
+        each other by their precision. Stages read trajectories four times. With `ridge`, `shrinkage`, a "private" range
+        or an iterator (which is read only once), sums are released at once, and nothing is filled. "lsw" fits mean
+        first-visit returns, weighted by state, and "lsl" is ridge regression over trajectories, both with noise whose
+        size depends on the data [1]_. "lsw" is better if every state with a weight is visited often, and useless if one
+        is not.
     weights : array_like of shape (n_states,), optional
-        w for "lsw" (the weight of the error in each state), rho for the others; public, nonnegative. Default: equal,
-        adding up to 1.
+        Public nonnegative weights of states: for "lsw" of the squared error in each (the paper's w), else of their
+        visits in the fit (rho). Default: equal, adding up to 1.
     ridge : float, optional
-        The paper's lambda, positive: lambda/(2 m) is added to the m trajectories' mean Phi' G Phi. Default: for "lsl"
-        proportional to sqrt(m); for "sufficient_statistics" at once determined by the known noise; 0 if epsilon is
-        ``inf``. "lsw" has none. It shrinks values towards `offset_`.
+        The paper's lambda, positive: larger values shrink more, towards `offset_`. For m trajectories lambda/(2 m) is
+        added to their mean Phi' G Phi. Default: for "lsl" proportional to sqrt(m); for "sufficient_statistics" at once
+        determined by the known noise; 0 if epsilon is ``inf``. "lsw" has none.
     shrinkage : bool, default False
         Shrink every value towards the pooled return according to its own noise (empirical Bayes), instead of one ridge
         for all. It needs sums per state: "sufficient_statistics" without features and with equal weights. The error is
         less on average over states; it may be more in a state unlike the others.
     block_bounds : tuple of float, optional
-        For "sufficient_statistics": Frobenius norms (xx, xy) of one trajectory's part in the normal equations, public;
-        larger ones are scaled. Default: the largest norms possible with these weights, features, range and horizon.
+        For "sufficient_statistics": largest Frobenius norms (xx, xy) of one trajectory's part in the normal equations,
+        public, to which the noise is in proportion; larger parts are scaled onto them. Default: the largest norms
+        possible with these weights, features, range and horizon.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of trajectories is public, or private ("sufficient_statistics" only).
     calibration : {"sound", "paper", "icml"}, default "sound"
-        "paper" and "icml" are the algorithms of "lsw" and "lsl" as printed, with the constants of the supplement and of
-        the conference; they warn where the constants miss their claim.
+        "sound" has the noise that is proved to be enough. "paper" and "icml" are the algorithms of "lsw" and "lsl" as
+        printed, with the constants of the supplement and of the conference, and warn where these miss their claim.
     random_state, n_threads, ledger
         As for every estimator.
 
