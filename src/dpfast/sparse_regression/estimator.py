@@ -88,44 +88,48 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
     epsilon, delta
         As for every estimator.
     n_nonzero : int
-        How many features to choose.
+        How many features to choose. Each has a share of the budget, so more features have more noise.
     bound_x : float or "private", optional
-        L2 norm of a row of X, at most; rows beyond it are clipped to it. "private" finds it within the budget: a tenth
-        is spent on noisy counts of people by the size of their rows. About 1% of the rows are clipped. By default
-        entries are bounded; this needs less noise if there are many features. "pursuit" clips them to `box_x`; the
-        other selectors clip the norm of a row's `n_nonzero` largest entries to ``sqrt(n_nonzero)``.
+        L2 norm of a row of X, at most; longer rows are scaled onto it. Leave it out, the default: then entries are
+        bounded, which needs less noise if there are many features. "pursuit" clips them to `box_x`; the other selectors
+        clip the norm of a row's `n_nonzero` largest entries to ``sqrt(n_nonzero)``. "private" finds a norm for a tenth
+        of the budget, from noisy counts of people by the size of their rows; about 1% of the rows are beyond it.
     box_x : mapping or tuple of (low, high), optional
-        For "pursuit", in the place of `bound_x`: declared limits of the entries, as for `MultiOutcomeRidge`. Entries
-        are clipped to them, and count from the middle of their two limits in half-widths (without an intercept from 0,
-        divided by the larger size of both). Default: (-1, 1); `summary` says that nobody declared it.
+        For "pursuit", in place of `bound_x`: declared limits of every feature, as for `MultiOutcomeRidge`. Entries are
+        clipped to them, and measured from the middle of their limits in half-widths (without an intercept from 0, in
+        units of the larger limit). Default: (-1, 1); `summary` says that nobody declared it.
     bound_y : float or "private", optional
-        Largest size of an outcome, of several the L2 norm; larger ones are clipped. By default `n_nonzero` (times the
-        root of the number of outcomes), the bound on ``|x'theta|``.
+        Size of an outcome, at most, in its own units (of several outcomes the L2 norm); larger ones are clipped. By
+        default `n_nonzero` (times the root of the number of outcomes), the bound on ``|x'theta|`` for features within
+        [-1, 1]. "private" finds it for a tenth of the budget.
     selector : {"auto", "pursuit", "sample_aggregate", "exponential"} or callable, default "auto"
-        "pursuit" repeatedly picks the feature most correlated with the current residuals and refits. It takes several
-        outcomes, and picks features for all of them. It reads the table once or twice a feature, and holds outcomes and
-        the picked features in memory; tables readable only once are held whole. "exponential" scores all supports, and
-        so finds features that are informative only together. It needs at most one pass over any table.
-        "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in memory. "auto" is
-        "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices`` replaces the
-        lasso: it is called from several threads, sees one block of rows as they are, and must not keep, print or log
-        anything of them. If it fails, the block votes for the first features.
+        How features are chosen. "pursuit" repeatedly picks the feature most correlated with the current residuals and
+        refits. It takes several outcomes, and picks features for all of them. It reads the table once or twice a
+        feature, and holds outcomes and the picked features in memory; tables readable only once are held whole.
+        "exponential" scores all supports, and so finds features that are informative only together. It needs at most
+        one pass over any table. "sample_aggregate" lets random blocks of rows vote by a lasso, and holds the table in
+        memory. "auto" is "pursuit", with calibration="paper" "sample_aggregate". A callable ``(X, y, size) -> indices``
+        replaces the lasso: it is called from several threads, sees one block of rows as they are, and must not keep,
+        print or log anything of them. If it fails, the block votes for the first features.
     n_blocks : int, optional
-        Blocks of "sample_aggregate"; by default the root of the number of rows. Under add/remove that number is
-        private, so `n_blocks` must be given.
+        Number of blocks of "sample_aggregate". With more of them the noise is smaller next to the votes, and a block
+        has fewer rows. By default the root of the number of rows. Under add/remove that number is private, so
+        `n_blocks` must be given.
     max_supports : int, default 100_000_000
-        Most supports that "exponential" scores: some 2 million a second and core for 5 features each.
+        Most supports that "exponential" may score, a limit on its time: some 2 million a second and core for 5 features
+        each.
     selection_share : float, default 0.5
-        Share of the budget for the choice of features, in (0, 1); for "pursuit" this is for the picks alone, not for
-        the releases they are based on.
+        Share of the budget for the choice of features, in (0, 1); the rest fits them. For "pursuit" it is for the picks
+        alone, not for the releases they are based on.
     fit_intercept : bool or "auto", default "auto"
-        Whether to fit an intercept, which is no choice and counts for none: "auto" is True for "pursuit", and False for
-        the other selectors, which have none. Its first estimate is one release more. On a table about 0 this costs
-        next to nothing.
+        Whether to fit an intercept, which is not one of the `n_nonzero`. "auto" is True for "pursuit", and False for
+        the other selectors, which have none. Its first estimate is one release more. On a table about 0 this costs next
+        to nothing.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less, of 2**30 at most).
     calibration : {"sound", "paper"}, default "sound"
-        "paper" takes the printed rate, noise and convexity, with a warning if they miss their claim.
+        "sound" has the noise that is proved to be enough. "paper" takes the printed rate, noise and convexity, with a
+        warning if they miss their claim.
     random_state, n_threads, ledger
         As for every estimator.
 
