@@ -348,7 +348,8 @@ def describe(
         are clipped to their limits. An undeclared level is counted as ``other``. A missing value is counted as missing,
         whatever value is declared to represent it.
     epsilon, delta : float
-        Its budget. With delta 0 noise is Laplace, else Gaussian; without noise at ``inf``.
+        Budget of the whole description: the smaller, the more private, and the more noise. With delta 0 noise is
+        Laplace, else Gaussian; without noise where epsilon is ``inf``.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public; if not, it is estimated. With `groups` it never is.
     crosstabs : sequence of pairs of str, optional

@@ -245,25 +245,28 @@ class PrivateEstimator(BaseEstimator, ABC):
     Parameters
     ----------
     epsilon : float
-        Privacy of the whole fit, from 2**-40 to 2**40; ``inf`` for the textbook estimator without noise, clipping or
-        rounding.
+        Privacy of the whole fit: the smaller, the more private, and the more noise; about 1 is usual. From 2**-40 to
+        2**40; ``inf`` for the textbook estimator without noise, clipping or rounding.
     delta : float, default 0.0
-        0 for pure differential privacy, which needs more noise.
+        Probability that the guarantee fails, about: far below one over the number of people, such as 1e-6. 0 for pure
+        differential privacy, which needs more noise.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of rows is public (one row replaced) or private (one row more or less).
     calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed calibration, with a warning where it misses its own claim.
+        "sound" has the noise that is proved to be enough. "paper" has the printed noise, and warns where it is too
+        little for the printed claim.
     random_state : int, optional
-        Seed for a reproducible run, which voids the guarantee, for anybody: from two releases of one seed the noise can
-        be subtracted without knowing it. A ledger takes each seed once. By default noise comes from the operating
-        system's cryptographic source.
+        Seed for a reproducible run, which voids the guarantee: anybody can subtract known noise, and that of two
+        releases of one seed even without knowing it. A ledger takes each seed once. By default noise comes from the
+        operating system's cryptographic source.
     n_threads : int, optional
-        Threads that go through the data; the results do not depend on it.
+        Threads that go through the data; the results do not depend on it. By default ``OMP_NUM_THREADS``, else the
+        cores this process may use.
     ledger : Ledger, optional
-        The budget to pay from; shared by clones and copies. Cross-validation pays for every fit, and its scores, which
-        are exact, are in no budget: give it ``error_score="raise"``, or choose by `dpfast.select`, within one budget.
-        In a pipeline `PrivateStandardScaler` pays too; a scaler of scikit-learn learns the rows' own means outside of
-        any budget, and leaks them.
+        The budget to pay from; shared by clones and copies. By default nothing adds up the costs of several fits.
+        Cross-validation pays for every fit, but its exact scores are in no budget: give it ``error_score="raise"``, or
+        choose by `dpfast.select`. In a pipeline use `PrivateStandardScaler`: a scaler of scikit-learn leaks the means
+        of the rows.
 
     Attributes
     ----------

@@ -67,11 +67,12 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     epsilon, delta
         As for every estimator.
     box_x : mapping, tuple of (low, high) or "private"
-        Limits of every feature: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, or lows and highs, each a number or
-        an array of shape (n_features,). Entries are clipped to them when means are computed, but not when rows are
-        transformed. "private" finds them within the budget: a tenth of it is spent on noisy counts of people by the
-        size of every feature. About 1% of people are beyond them. A feature whose entries cannot be told from noise
-        gets limits (0, 0), with a warning. A feature with these limits is left out: it is divided by 2**40.
+        Limits of every feature, in its units: by name, ``{"age": (18, 90), "smoker": (0, 1)}``, or lows and highs, each
+        a number or an array of shape (n_features,). Entries are clipped to them when means are computed, but not when
+        rows are transformed. The noise in a mean is in proportion to the width. "private" finds limits for a tenth of
+        the budget, from noisy counts of people by the size of every feature; about 1% of the people are beyond them. A
+        feature whose entries cannot be told from noise gets limits (0, 0), with a warning, and is left out: it is
+        divided by 2**40.
     with_mean : bool, default True
         Whether to subtract means.
     with_std : bool, default True
@@ -79,7 +80,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
     adjacency, random_state, n_threads, ledger
         As for every estimator.
     calibration : {"sound"}
-        No paper prints another.
+        "sound": no paper prints another.
 
     Attributes
     ----------
@@ -438,7 +439,8 @@ def private_bounds(
     Y : table of shape (n_rows, n_outcomes) or (n_rows,), optional
         Outcomes; their norm gets a separate bound.
     epsilon, delta : float
-        Budget of the release. With delta 0 noise is Laplace, else Gaussian.
+        Budget of this release alone: the smaller, the more private, and the more noise. With delta 0 noise is Laplace,
+        else Gaussian.
     adjacency : {"replace_one", "add_remove"}, default "replace_one"
         Whether the number of people is public.
     norms : bool, default True
