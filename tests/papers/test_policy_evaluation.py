@@ -314,7 +314,7 @@ def test_printed_constants_warn_where_they_fail():
     """Beyond the lemma's epsilon <= 5 the conference's alpha falls like 1/epsilon and its beta grows with epsilon."""
     with pytest.warns(UnsoundCalibrationWarning, match=r"give delta = .* where 1e-06 is claimed"):
         printed = printed_smooth_gaussian(300.0, 1e-6, 2, "icml")
-        in_many = printed_smooth_gaussian(300.0, 1e-6, 40, "icml")
+    in_many = printed_smooth_gaussian(300.0, 1e-6, 40, "icml")
     assert smooth_gaussian_delta(printed.alpha, printed.beta, 300.0, 2) == pytest.approx(0.135, abs=5e-4)
     assert smooth_gaussian_delta(in_many.alpha, in_many.beta, 300.0, 40) < 1e-6
     with pytest.raises(ValueError, match="epsilon must be at most 5"):
