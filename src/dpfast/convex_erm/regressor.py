@@ -110,8 +110,8 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
     inference : bool, default False
         Whether `summary` has standard errors, limits and p-values. They cost two fifths of the budget (of mu squared by
         descent, of epsilon and delta otherwise), for noisy sums of curvatures and scores. The rest pays for the
-        coefficients that predict: their error grows by about a third by descent, by two thirds otherwise. For the named
-        losses and those of dpfast.solvers alone.
+        coefficients that predict: their error grows by about a third by descent, by two thirds otherwise. Refused with
+        a ``CallableLoss`` and with ``calibration="paper"``.
     max_weight : float, optional
         Goes with `sample_weight`: the largest weight, known without the data; larger ones are clipped to it. The
         effective weight of a row's loss is weight / max_weight, at most 1. `ridge` and `penalty` are added to the sum
