@@ -178,14 +178,10 @@ _LEDGER_KEYS = (
     Key("delta", toml.NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
     *toml.keys_of(Ledger, Overrides(left_out=("budget", "path", "unit")), hinted=Ledger.__init__),
 )
-_DELTA_SAYS = (
-    "Probability that the guarantee fails, about: far below one over the number of people. 0 is pure differential "
-    "privacy, which needs more noise."
-)
 _PRIVACY = toml.table(
     (
         Key("epsilon", toml.NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
-        Key("delta", toml.NUMBER, _DELTA_SAYS, 0.0, example="1e-6"),
+        Key("delta", toml.NUMBER, "Probability that the guarantee fails; 0 needs more noise.", 0.0, example="1e-6"),
         Key("ledger", toml.table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
     ),
     "What may be spent.",
