@@ -102,7 +102,7 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
     bound_y : float, array of shape (n_outcomes,), mapping or "private"
         L2 norm of a row of outcomes, at most; longer ones are scaled onto it. Or the size of each outcome, at most, in
         their order or by the names of Y's columns, ``{"days": 30.0, "cost": 10_000.0}``: larger ones are clipped to it,
-        and the noise in an outcome does not depend on the unit of another. NormHistograms of each need mechanism "gaussian"
+        and the noise in an outcome does not depend on the unit of another. Sizes of each need mechanism "gaussian"
         without `n_subsample`; there "private" finds them, for a tenth of the budget together with a "private" bound on
         rows.
     ridge : float or "auto", default "auto"
