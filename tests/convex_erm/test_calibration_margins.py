@@ -10,11 +10,12 @@ from scipy.special import expit
 from dpfast import io
 from dpfast.convex_erm.calibration import (
     ClassCells,
-    LinkCells,
+    LinkScore,
     MarginCells,
     cell_counts,
     gaps,
     margin_counts,
+    score_sum,
     weight_of_class,
 )
 from dpfast.statistics.rows import RowMap
@@ -145,24 +146,31 @@ def test_no_neighbour_moves_a_histogram_by_more_than_one_in_one_cell_or_two(n_ma
 
 @pytest.mark.parametrize("n_margins", [1, 4])
 @pytest.mark.parametrize("n_blocks", [1, 3, 200])
-def test_a_row_is_in_a_cell_of_its_class_and_of_the_link_beside_any_others(n_margins, n_blocks):
+def test_a_row_is_in_the_cell_of_its_class_and_scores_what_the_link_adds_beside_any_others(n_margins, n_blocks):
     own, (x, y) = cells(n_margins), rows(200, n_margins)
     n_classes, slope = max(n_margins, 2), 1.7
     rates = np.random.default_rng(2).dirichlet(np.ones(n_classes))
-    link = LinkCells(own.row_map, own.offset, slope, rates)
+    link = LinkScore(own.row_map, own.offset, slope, rates)
     place, weight = np.argmax(y, axis=1) if n_margins > 1 else (y[:, 0] > 0).astype(int), np.abs(y).max(axis=1)
-    expected = np.zeros(n_classes), np.zeros(2)
+    expected, scores = np.zeros(n_classes), []
     for row, k, heavy in zip(x, place, np.rint(weight * 2**20) / 2**20, strict=True):
         z = row * min(1.0, 1.0 / np.linalg.norm(row)) @ own.row_map.basis + own.offset
         z = np.array([-z[0] / 2.0, z[0] / 2.0]) if n_margins == 1 else z
         chances = expit([slope * (one - max(np.delete(z, j))) for j, one in enumerate(z)])
-        expected[0][k] += heavy
-        expected[1][int(chances[k] / chances.sum() > rates[k])] += heavy
-    for kind, counts in zip((ClassCells(n_classes), link), expected, strict=True):
-        for laid in (x, np.asfortranarray(x)):
-            parts = zip(np.array_split(laid, n_blocks), np.array_split(y, n_blocks), strict=True)
-            found = sum(cell_counts(io.open_table(a, b), kind, 1).to_float64() for a, b in parts)
-            np.testing.assert_array_equal(found, counts[None])
+        expected[k] += heavy
+        above = chances / chances.sum() / rates - 1.0
+        scores.append(above / max(np.abs(above).max(), 1.0))
+        assert rates @ scores[-1] == pytest.approx(0.0, abs=1e-12)
+    own_scores = [own[k] for own, k in zip(scores, place, strict=True)]
+    sums = []
+    for laid in (x, np.asfortranarray(x)):
+        parts = zip(np.array_split(laid, n_blocks), np.array_split(y, n_blocks), strict=True)
+        tables = [io.open_table(a, b) for a, b in parts]
+        found = sum(cell_counts(one, ClassCells(n_classes), 1).to_float64() for one in tables)
+        np.testing.assert_array_equal(found, expected[None])
+        sums.append(sum(score_sum(one, link, 1).to_float64() for one in tables))
+    np.testing.assert_array_equal(*sums)
+    assert sums[0].item() == pytest.approx(np.dot(own_scores, weight), abs=200 * 2.0**-20)
 
 
 def test_what_is_not_finite_is_refused():

@@ -223,16 +223,16 @@ def counted(classes, n, adjacency="replace_one"):
     X, y = table(n, classes=classes) if classes == 2 else clusters(n, classes)
     model = quietly(classifier(classes=range(classes), adjacency=adjacency, method="gradient"), X, y)
     assert math.hypot(*(one.mu for one in model.releases_)) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-5)
-    return {one.name.split(": ")[-1]: one for one in model.releases_ if "counts" in one.name}
+    return {one.name.split(": ")[-1]: one for one in model.releases_ if {"counts", "score"} & set(one.name.split())}
 
 
 @pytest.mark.parametrize(("classes", "n"), [(2, 60), (8, 800)])
-def test_few_people_are_counted_by_class_and_by_link(classes, n):
-    """With the noise of one person who leaves a cell for another."""
+def test_few_people_are_counted_by_class_and_scored_by_the_link(classes, n):
+    """With the noise of one person who leaves a class for another, and one end of the scores for the other."""
     counts = counted(classes, n)
-    assert list(counts) == ["counts of classes", "counts by link"]
-    for one in counts.values():
-        reached = gaussian_delta(one.scales["sum"], one.privacy.epsilon, math.sqrt(2.0))
+    assert list(counts) == ["counts of classes", "score of the link"]
+    for one, moved in zip(counts.values(), (math.sqrt(2.0), 2.0), strict=True):
+        reached = gaussian_delta(one.scales["sum"], one.privacy.epsilon, moved)
         assert 0.99 * one.privacy.delta < reached <= one.privacy.delta
 
 
@@ -287,10 +287,10 @@ def clusters(n, classes, seed=0, apart=0.5):
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_no_neighbour_moves_counts_of_few_people_by_more_than_a_row(classes):
+def test_no_neighbour_moves_counts_or_scores_of_few_people_by_more_than_a_row(classes):
     rng = np.random.default_rng(3)
     (X, y), privacy = clusters(60, classes), Privacy(1.0, 1e-6)
-    model, moved = classifier(classes=range(classes), method="gradient", class_weight={0: 0.3}), []
+    model, moved = classifier(classes=range(classes), method="gradient", class_weight={0: 0.3}), ([], [])
     for _ in range(8):
         i, X_other, y_other = rng.integers(60), X.copy(), y.copy()
         X_other[i], y_other[i] = rng.normal(size=10) * 10.0 ** rng.uniform(-2, 2), rng.integers(classes)
@@ -298,20 +298,21 @@ def test_no_neighbour_moves_counts_of_few_people_by_more_than_a_row(classes):
         stages = tables[0].mechanism.stages()
         query, drawn = next(stages), None
         while query is not None:
-            if "counts" in query.name:
+            if {"counts", "score"} & set(query.name.split()):
                 sums = [query.statistic(one.statistic).to_float64() for one in tables]
                 assert sums[0].shape == query.mechanism.shape
-                # A row counts for its weight.
-                assert sums[0].sum() == pytest.approx(np.where(y == 0, 0.3, 1.0).sum(), abs=1e-4)
-                moved.append(np.linalg.norm(sums[0] - sums[1]))
+                if "counts" in query.name:  # a row counts for its weight
+                    assert sums[0].sum() == pytest.approx(np.where(y == 0, 0.3, 1.0).sum(), abs=1e-4)
+                moved["counts" in query.name].append(np.linalg.norm(sums[0] - sums[1]))
             source = noise.SeededSource(rng.integers(99))
             drawn = query.mechanism.release(query.statistic(tables[0].statistic), source, "")
             try:
                 query = stages.send(drawn)
             except StopIteration:
                 query = None
-    assert len(moved) == 16
-    assert 1.0 < max(moved) <= math.sqrt(2.0)
+    assert [len(one) for one in moved] == [8, 8]
+    assert 0.2 < max(moved[0]) <= 2.0
+    assert 1.0 < max(moved[1]) <= math.sqrt(2.0)
 
 
 @pytest.mark.parametrize("classes", [8, 10])
@@ -345,9 +346,12 @@ def test_few_people_of_several_classes_are_warned_of_noise_by_what_the_link_is_w
     assert np.mean(said["none"]) > 0.8
 
 
-@pytest.mark.parametrize(("shares", "n", "most"), [([0.9, 0.1], 70, 1.3), ([0.6, 0.3, 0.08, 0.02], 400, 1.1)])
+@pytest.mark.parametrize(
+    ("shares", "n", "most"),
+    [([0.9, 0.1], 70, 1.3), ([0.6, 0.3, 0.08, 0.02], 400, 1.1), ([0.8, 0.1, 0.06, 0.04], 100, 1.25)],
+)
 def test_few_people_get_their_rates(shares, n, most):
-    """Of classes that nothing tells apart, with n mu of about 16 and 90: little more than the rates' own loss."""
+    """Of classes that nothing tells apart, with n mu of about 16 to 90: little more than the rates' own loss."""
     losses, rng = [], np.random.default_rng(8)
     for seed in range(20):
         y = rng.choice(len(shares), size=n, p=shares)

@@ -88,7 +88,7 @@ _HINGE_LOGIT = 2.0
 _LEAST_WEIGHT = 2.0**-100
 # With fewer rows over the deviation of a count, for two classes or for each of several, after minimisers or descent,
 # people are few.
-_ENOUGH_OF_TWO, _ENOUGH_OF_EACH = 4.0, (5.0, 8.0)
+_ENOUGH_OF_TWO, _ENOUGH_OF_EACH = 9.0, (5.0, 8.0)
 # Of more classes no bins are counted after minimisers where people are few. Of six the link alone has more loss.
 _FEW_CLASSES = 6
 _TWO_CLASSES = "inference=True goes with two classes: fit each against the rest by itself"
@@ -147,11 +147,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         coefficients. `predict_proba` is fitted to these, and `predict` takes the most probable class. "link" leaves the
         whole budget to the coefficients: probabilities are then a fixed function of the margins, not calibrated. It is
         used in any case with ``calibration="paper"``, where epsilon is ``inf``, and for seven or more classes with few
-        people by objective perturbation. By descent with few people two short histograms replace the counts: rows by
-        class, and rows for which the margins give the true class a higher probability than its rate. Probabilities are
-        then a mixture of rates and a function of the margins. These histograms take 9% (three classes) to 1% of the
-        budget, for two classes a seventh, and of very few people up to two fifths. Rows are clipped to `bound_x` in
-        predictions, too.
+        people by objective perturbation. By descent with few people two short releases replace the counts: rows by
+        class, and a sum that is large if the margins make the rows' classes more probable than their rates do.
+        Probabilities are then a mixture of rates and a function of the margins. These releases take 9% (three classes)
+        to 1% of the budget, for two classes 15%, and of very few people up to two fifths. Rows are clipped to `bound_x`
+        in predictions, too.
     bound_x, box_x, penalty, ridge, fit_intercept, calibration, inference, max_weight
         As for `ObjectivePerturbationRegressor`.
     adjacency, random_state, n_threads, ledger
@@ -698,8 +698,8 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         chosen = self._descent(privacy, n_features, n_rows)
         if self.method == "gradient" or self._needs_descent:
             return chosen
-        rows = chosen[0].n_rows
-        return chosen if rows is not None and chosen[0].agreement(rows) < _DESCENT_AGREES else None
+        rows, are_few = chosen[0].n_rows, isinstance(chosen[1], FewCounts)
+        return chosen if rows is not None and (are_few or chosen[0].agreement(rows) < _DESCENT_AGREES) else None
 
     def _descent(
         self, privacy: Privacy, n_features: int, n_rows: int | None, max_rows: int | None = None
@@ -855,10 +855,11 @@ class ObjectivePerturbationClassifier(ClassifierMixin, PerturbedObjective):
         """
         fit, way = mechanism.classifier, mechanism.counts
         if isinstance(way, FewCounts):
-            link, of_class, by_link = counts
-            people, noise = way.classes(of_class).people, way.noises[1]
-            n_is_public = way.n_rows is not None
-            weight = weight_of_link(by_link, noise.deviation, people, link.rates, n_is_public=n_is_public)
+            assert isinstance(fit, Descent)
+            link, of_class, score = counts
+            people, several = way.classes(of_class).people, len(link.rates) > 2
+            expected, shown = link.expected(way.bound), fit.steps.weight_in_steps(found, link)
+            weight = weight_of_link(score, way.noises[1].deviation, people, expected, shown, several=several)
             unit = unit_of_margins(fit.linear(found), way.bound)
             error = 1.0 - weight if len(link.rates) > 2 else error
             return mixed_log_odds(link.rates, weight, link.slope, unit), error

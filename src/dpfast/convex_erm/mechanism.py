@@ -59,20 +59,24 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
 from dpfast._redacted import suppress_float_warnings
 from dpfast.convex_erm.calibration import (
     FARTHEST_GAP,
+    SPREAD_OF_ROWS,
     ClassCells,
     Classes,
-    LinkCells,
+    LinkScore,
     MarginCells,
     cell_counts,
     estimated_rates,
+    even_margins,
     margin_counts,
     placed,
+    score_sum,
     slope_of_link,
 )
 from dpfast.estimator.base import warn_of_printed
@@ -118,6 +122,9 @@ _AVERAGED = 0.5
 _COUNT = 0.02
 #: Standard deviations above the noise at which squared slopes are taken for signal.
 _SURE = 4.0
+#: Deviation of the weight that steps show, for rows that are not even over directions.
+_OF_MODEL = 0.15
+_LEAST_INFORMATION = 2.0**-40
 #: Standard deviations that several classes' squared slopes are taken to be longer than they are seen.
 _DOUBT = 0.5
 
@@ -218,6 +225,8 @@ class Descended(NamedTuple):
     agreement: float
     #: The largest such correlation that is likely: below, the fit is said to be noise.
     likely_agreement: float
+    #: Coefficients that steps were taken at, and what was released there.
+    steps: Sequence[tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -303,6 +312,39 @@ class NoisyDescent(Mechanism[Descended]):
             looked_at = half if looked_at > half else looked_at // 2
         return math.sqrt(signal / (signal + entries * self.whole.deviation**2))
 
+    def weight_in_steps(self, found: Descended, link: LinkScore) -> tuple[float, float]:
+        """Return the weight of the link in a mixture with rates that late steps show, and its variance.
+
+        The sum of a step times its coefficients is that of classes, less their probabilities, times margins. The noise
+        in it is independent of the coefficients.
+        """
+        deviation = self.whole.deviation * math.sqrt(len(found.steps)) / found.people
+        signal, information = 0.0, _LEAST_INFORMATION
+        for theta, slopes in found.steps[len(found.steps) // 3 :]:
+            coef, intercept = Linear.split(theta.T, float(self.constant))
+            by_rates, by_link = self._slopes_along(coef.T, intercept, link)
+            variance = max(deviation**2 * float(np.sum(coef**2)), _LEAST_INFORMATION)
+            along = float(np.sum(slopes[: self.sizes[0]] * coef.T)) / found.people
+            signal += (by_link - by_rates) / variance * (along - by_rates)
+            information += (by_link - by_rates) ** 2 / variance
+        return signal / information, 1.0 / information + _OF_MODEL**2
+
+    def _slopes_along(self, coef: FloatArray, intercept: FloatArray, link: LinkScore) -> tuple[float, float]:
+        """Return the mean slope times margin, clipped, if classes follow their rates and if they follow the link."""
+        bound = self.row_map.largest_norm(self.sizes[0])
+        inner = even_margins(coef, bound)
+        given = link.probabilities(inner + intercept)
+        halves = np.array([-0.5, 0.5]) if self.link == "logistic" else np.ones(1)
+        fitted = softmax((inner + intercept) * halves, axis=1)
+        inner = inner * halves
+        # Of a logistic loss a slope has one entry, of a softmax of two classes two.
+        sizes = np.sqrt(np.maximum(1.0 - 2.0 * fitted + np.sum(fitted**2, axis=1, keepdims=True), _LEAST_INFORMATION))
+        length = math.hypot(SPREAD_OF_ROWS * bound, float(self.constant)) / math.sqrt(len(halves))
+        values = np.minimum(self._clip / (length * sizes), 1.0) * (
+            inner - np.sum(fitted * inner, axis=1, keepdims=True)
+        )
+        return float(np.mean(values @ link.rates)), float(np.mean(np.sum(given * values, axis=1)))
+
     def stages(self) -> Stages[Descended]:
         """Yield one query after the other."""
         left, people = self.privacy, self.n_rows
@@ -312,7 +354,7 @@ class NoisyDescent(Mechanism[Descended]):
             counted = yield Query(*self._counting(part), counts)
             people = counted.values["sum"].item()
         assert people is not None
-        steps, slopes = self.schedule(float(people)), []
+        steps, slopes, course = self.schedule(float(people)), [], []
         iterate, late = Iterate.start(self.shape), steps.first_averaged
         first_step, clip = self._first_step, self._clip
         part, *_ = split_budget(left, [1.0] * steps.n_steps)  # all alike
@@ -321,13 +363,14 @@ class NoisyDescent(Mechanism[Descended]):
             statistic = partial(_slopes, step=first_step.at(iterate.theta), clip=clip)
             released = yield Query(f"coefficients: slopes, step {number + 1}", mechanism, statistic)
             slopes.append(released)
+            course.append((iterate.theta, released.values["sum"]))
             iterate = next_iterate(iterate, steps, released.values["sum"], averaged=number >= late)
 
         def found() -> Descended:
             shown = self.shown_agreement(slopes)
             # Early steps judge two classes: their slopes have few entries.
             likely = shown if self.link == "logistic" else self.likely_agreement(slopes)
-            return Descended(averaged(iterate, steps), float(people), shown, likely)
+            return Descended(averaged(iterate, steps), float(people), shown, likely, course)
 
         return found
 
@@ -499,13 +542,13 @@ class Counts(NamedTuple):
 
 
 class FewCounts(NamedTuple):
-    """How rows are counted where they are few: by class, and by whether the link is better than the rate of the class.
+    """What is released where people are few: how many there are by class, and a sum of scores of the link.
 
     *Share.* The noise of rates is at least that of n mu people, so shares of the budget are larger where n mu is small.
-    Of several classes they are smaller the more there are: noise in slopes costs them more accuracy.
+    Where it is not, they are smaller the more classes there are: noise in slopes costs them more accuracy.
     """
 
-    #: Of classes, and of the link's two cells.
+    #: Of classes, and of scores.
     noises: tuple[NoisySum, NoisySum]
     row_map: RowMap
     bound: float
@@ -517,10 +560,10 @@ class FewCounts(NamedTuple):
         """Return the noise of both, and the rest of the budget."""
         several, alone = n_classes > 2, NoisySum.of_counts(privacy, 1, 1).deviation
         usual = max(_LEAST_OF_SEVERAL, _OVER_SQUARE / n_classes**2) if several else _LEAST_SHARE
-        share = max(usual, min(_LARGEST_SHARE, (_KNOWN[several] * alone / people) ** 2))
+        share = max(usual, min(_LARGEST_SHARE, (_KNOWN * alone / people) ** 2))
         own = _OF_CLASSES[several and share == usual] * share
         of_classes, of_link, rest = split_budget(privacy, [own, share - own, 1.0 - share])
-        return (NoisySum.of_counts(of_classes, 1, n_classes), NoisySum.of_counts(of_link, 1, 2)), rest
+        return (NoisySum.of_counts(of_classes, 1, n_classes), NoisySum.calibrate(of_link, 1.0, (1, 1))), rest
 
     def classes(self, counts: FloatArray) -> Classes:
         """Return what noisy counts (1, n) say of classes."""
@@ -528,10 +571,10 @@ class FewCounts(NamedTuple):
 
 
 # Of mu^2 for the counts of few people: of two classes the least; of several the least, and so much over the square of
-# their number. Then the most, and, for two and for several, others in deviations of a count with all of it over people.
-# Last the part for counts of classes: for two or where the share is larger, and for several.
+# their number. Then the most, and others in deviations of a count with all of it over people. Last the part for counts
+# of classes: for two or where the share is larger, and for several.
 _LEAST_SHARE, _LEAST_OF_SEVERAL, _OVER_SQUARE = 0.15, 0.012, 0.8
-_LARGEST_SHARE, _KNOWN = 0.4, (8.5, 2.0)
+_LARGEST_SHARE, _KNOWN = 0.4, 10.0
 _OF_CLASSES = 0.65, 0.5
 
 
@@ -561,9 +604,10 @@ class Calibrated(Mechanism[tuple[Any, Any]]):
     delta)-private minimiser has no proved curve under replace-one. After it, the epsilons and the deltas add up
     (`NoisySum.counts_within`). Everything computed from coefficients and counts is post-processing.
 
-    Few people have two histograms in which a row is in one cell, after Gaussian steps (`FewCounts`). The cell in the
-    second is a function of the row, of the coefficients and of the released counts of classes. So each changes by
-    sqrt(2) at most, or by 1 if a record is added, and they add to mu squared too.
+    Few people have a histogram of classes in which a row is in one cell, after Gaussian steps, and then a sum of scores
+    (`FewCounts`). A score is from -1 to 1 after rounding, and a function of the row, of the coefficients and of the
+    released counts of classes. So the histogram changes by sqrt(2) at most and the sum by 2, or each by 1 if a record
+    is added, and they add to mu squared too.
     """
 
     privacy: Privacy
@@ -597,9 +641,9 @@ class Calibrated(Mechanism[tuple[Any, Any]]):
             in_classes = yield Query("counts of classes", of_classes, classes)
             rates = estimated_rates(few.classes(in_classes.values["sum"]))
             slope = slope_of_link(found.agreement, unit_of_margins(linear, few.bound))
-            link = LinkCells(self._margins(linear), linear.intercept, slope, rates)
-            by_link = yield Query("counts by link", of_link, partial(_count_cells, cells=link))
-            return lambda: (found, (link, in_classes.values["sum"], by_link.values["sum"][0]))
+            link = LinkScore(self._margins(linear), linear.intercept, slope, rates)
+            score = yield Query("score of the link", of_link, partial(_sum_scores, score=link))
+            return lambda: (found, (link, in_classes.values["sum"], score.values["sum"].item()))
         statistic = partial(_count_margins, cells=self.cells(linear))
         released = yield Query("counts of margins by class", few.noise, statistic)
         return lambda: (found, released.values["sum"])
@@ -645,8 +689,12 @@ def _count_margins(data: Labelled, cells: MarginCells) -> FixedPoint:
     return margin_counts(data.table, cells, data.n_threads, groups=data.groups)
 
 
-def _count_cells(data: Labelled, cells: ClassCells | LinkCells) -> FixedPoint:
+def _count_cells(data: Labelled, cells: ClassCells) -> FixedPoint:
     return cell_counts(data.table, cells, data.n_threads)
+
+
+def _sum_scores(data: Labelled, score: LinkScore) -> FixedPoint:
+    return score_sum(data.table, score, data.n_threads)
 
 
 @suppress_float_warnings
