@@ -595,9 +595,8 @@ class PolicyEvaluation(PrivateEstimator):
 
     @property
     def _range_is_private(self) -> bool:
-        return (
-            isinstance(self.return_range, str) and check.choice("return_range", self.return_range, ("private",)) != ""
-        )
+        given = self.return_range
+        return isinstance(given, str) and bool(check.choice("return_range", given, ("private",)))
 
     def _grid(self, *, staged: bool) -> ReturnGrid:
         """Return the grid of the declared range, within which a private one lies."""
