@@ -12,7 +12,7 @@ from dpfast import Ledger, MultiOutcomeRidge, Privacy, registry
 from dpfast.cli import main
 from dpfast.jobs import parameters
 from dpfast.jobs.job_types import schema, template
-from dpfast.jobs.parameters import ARRAY, NUMBER, REQUIRED, by_name, either, lists, sample, words
+from dpfast.jobs.parameters import ARRAY, NUMBER, REQUIRED, by_name, either, enum, lists, sample
 
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -173,7 +173,7 @@ def test_every_value_that_has_a_sample_accepts_it():
 def test_arrays_are_lists_whatever_numpy_makes_of_their_type():
     """It is a union, of float too, in NumPy 2.0, one without float in 2.4, and no union in 2.5."""
     box = parameters.values_of(parameters.hints_of(MultiOutcomeRidge)["box_x"])
-    wanted = either(lists(either(NUMBER, ARRAY), 2), by_name(lists(NUMBER, 2)), words(["private"]))
+    wanted = either(lists(either(NUMBER, ARRAY), 2), by_name(lists(NUMBER, 2)), enum(["private"]))
     assert (box.words, box.schema) == (wanted.words, wanted.schema)
     assert parameters.values_of(parameters.AnyArray | float | None).schema == either(NUMBER, ARRAY).schema
 
