@@ -520,7 +520,7 @@ def test_what_a_hidden_bias_moves_predictions_by_is_half_lost(options, monkeypat
         shares.append((some.lost - none.lost, 0.5 * fit.left * squares[:OUTCOMES].sum() / squares[OUTCOMES:].sum()))
         return none
 
-    monkeypatch.setattr(Fit, "_told", beside_a_bias)
+    monkeypatch.setattr(Fit, "_regression", beside_a_bias)
     parameters = {"bound_y": BOUND_Y, "refine": 2} | PLAIN | OPTIONS[options]
     MultiOutcomeRidge(30.0, 1e-5, random_state=0, **parameters).fit(*table())
     ((found, expected),) = shares
@@ -604,7 +604,7 @@ def test_parts_are_clipped_to_the_size_that_as_many_people_exceed_as_asked(share
         yield
         return counts, edges, 1.0
 
-    fit = SimpleNamespace(_largest_part=lambda longest: longest, _residual_sizes=sizes, people=10**6)
+    fit = SimpleNamespace(_largest_part=lambda longest: longest, _residual_sizes=sizes, n_people=10**6)
     asking = Fit._clip(fit, "sizes", None, SimpleNamespace(longest=1.0), share)
     next(asking)
     with pytest.raises(StopIteration) as told:
