@@ -61,11 +61,9 @@ def classification(outcomes=two_classes, epsilon=1.0, **parameters):
     steps = 30 if descends else len(classes) * (len(classes) > 2) or 1
     counted = parameters.get("calibration") != "paper" and parameters.get("probabilities") != "link"
     # A public few are counted twice, by class and by link; a private number is counted itself, and they once.
-    are_few = descends and (outcomes is three_classes or "inference" in parameters)
-    counted += counted and are_few
+    counted += counted and descends
     releases = steps + (parameters.get("bound_x") == "private") + counted + SUMS * ("inference" in parameters)
-    counts_people = descends and not are_few
-    return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases, counts_people=counts_people)
+    return of_rows(estimator, outcomes, table="rows", any_order=False, releases=releases, counts_people=False)
 
 
 def weighed(fit, outcomes=lambda y: y):

@@ -542,7 +542,7 @@ def test_damaged_models_are_refused(tmp_path):
         ),
         (lambda: regressor(penalty="l1"), TypeError, "penalty must be Lasso"),
         (lambda: regressor(ridge=-1.0), ValueError, "ridge must be at least 0"),
-        (lambda: regressor(ridge="best"), TypeError, "ridge must be a real number, got str"),
+        (lambda: regressor(ridge="best"), TypeError, r"ridge \(if it is not 'auto'\) must be a real number, got str"),
         (lambda: regressor(bound_x=0.0), ValueError, "bound_x must be positive"),
         (lambda: regressor(bound_x=1e200), ValueError, r"bound_x must lie between 2\*\*-64 and 2\*\*64, got 1e\+200"),
         (lambda: regressor(bound_y=1e-30), ValueError, "bound_y must lie between"),

@@ -852,5 +852,5 @@ def test_a_reservation_is_admitted_in_the_transaction_that_writes_it(path, monke
         return begin()
 
     monkeypatch.setattr(one._storage, "transaction", late)
-    with pytest.raises(ValueError, match=r"asked for|has not seen"):
+    with pytest.raises(ValueError, match=r"was requested|has not seen"):
         one.reserve(cost, random_state=random_state)

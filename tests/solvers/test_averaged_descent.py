@@ -510,7 +510,7 @@ def test_squares_that_are_all_clipped_have_a_factor_still():
 
 
 @pytest.mark.parametrize("resolution", [30.0, 120.0, 1e9])
-@pytest.mark.parametrize(("most", "asked", "n_steps"), [(40, None, 30), (3, None, 3), (40, 5, 5), (40, 40, 40)])
+@pytest.mark.parametrize(("most", "requested", "n_steps"), [(40, None, 30), (3, None, 3), (40, 5, 5), (40, 40, 40)])
 def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, requested, n_steps, resolution):
     """And their noise is told: of the last position that of all steps, of a mean no more than of one solution."""
     rule = descent.few_steps((7, 2), 100.0, resolution, most=most, requested=requested)

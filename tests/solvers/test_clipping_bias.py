@@ -165,8 +165,8 @@ def test_a_bias_that_a_rare_column_may_have_is_no_others():
     rare.deviation[0, 3] = 3.0 * np.sqrt(excess(theta, None, 1.5).tail.mean)
     seen = here, excess(np.zeros((4, 1)), None, 1.5), theta[-1], 1.0
     spread = {
-        rare: np.sqrt(np.diag(corrected(found_at(theta), *seen, rare._replace(is_rare=is_rare)).covariance[0]))
-        for rare, is_rare in (("none", np.zeros(4, bool)), ("last", np.arange(4) == 3))
+        name: np.sqrt(np.diag(corrected(found_at(theta), *seen, rare._replace(is_rare=is_rare)).covariance[0]))
+        for name, is_rare in (("none", np.zeros(4, bool)), ("last", np.arange(4) == 3))
     }
     nothing = np.sqrt(np.diag(corrected(found_at(theta), *seen, nobody(here, 1)).covariance[0]))
     print(spread, nothing)

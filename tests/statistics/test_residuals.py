@@ -521,7 +521,7 @@ def test_rows_that_cannot_be_summed_are_refused_without_a_word_on_them():
                     act(io.open_table(x, y), step, **options)
         rows[7, 1] = kept
     table = io.open_table(x, y)
-    with pytest.raises(ValueError, match="max_rows goes with"):
+    with pytest.raises(ValueError, match="max_rows needs groups"):
         residual_sums(table, step, 1.0, whose=whose)
     with pytest.raises(TypeError, match="whole arrays"):
         residual_sums(io.open_table([x], [y]), step, 1.0, whose=whose, max_rows=3)

@@ -699,7 +699,7 @@ BAD_PARAMETERS = [
     ({"bound": (1.0, 1.0)}, ValueError, r"bound must have its low below its high, got \(1.0, 1.0\)"),
     ({"bound": (1.0, 2.0, 3.0)}, TypeError, "bound must be a pair"),
     ({"ridge": -1.0}, ValueError, "ridge must be at least 0"),
-    ({"ridge": "best"}, TypeError, "ridge must be a real number, got str"),
+    ({"ridge": "best"}, TypeError, r"ridge \(if it is not 'auto'\) must be a real number, got str"),
     ({"mechanism": "magic"}, ValueError, "mechanism must be 'cross_section'.*, got 'magic'"),
     ({"calibration": "paper"}, ValueError, "calibration must be 'sound' with mechanism='cross_section'"),
     ({"calibration": "none"}, ValueError, "calibration must be 'sound' or 'paper'"),
@@ -1096,7 +1096,7 @@ def test_a_query_is_summed_and_no_more():
         model().fit(table.lazy(), N_PRE, orientation="periods_by_units")
     weighs = SyntheticControl(1.0, 0.0, mechanism="output", ridge=1.0)
     for read in (lambda: weighs.fit(table.lazy(), N_PRE, np.ones(T)), lambda: weighs.fit_long(long.lazy(), **given)):
-        with pytest.raises(TypeError, match=r"is a query.*mechanism='output' weighs donors"):
+        with pytest.raises(TypeError, match=r"is a query.*mechanism='output' gives weights in theirs"):
             read()
 
 

@@ -830,7 +830,7 @@ class SyntheticControl(TargetReports):
         if io.is_unordered(table) and (periods_are_rows or self.mechanism != "cross_section"):
             raise TypeError(
                 f"{name} is a query, whose rows come in no fixed order: collect it, for "
-                + ("they are periods" if periods_are_rows else f"mechanism={self.mechanism!r} weights donors in theirs")
+                + ("they are periods" if periods_are_rows else f"mechanism={self.mechanism!r} gives weights in theirs")
             )
 
     @property
