@@ -517,7 +517,12 @@ def test_what_a_hidden_bias_moves_predictions_by_is_half_lost(options, monkeypat
         none, some = (told(fit, solved, level._replace(bias=one), found, coordinates, *others) for one in biases)
         coef = np.hstack([coordinates.whitening.T @ moved.T, solved.coef])
         squares = np.sum(coef * (coordinates.of_features @ coef), axis=0)
-        shares.append((some.expected_error - none.expected_error, 0.5 * fit.shrunk_variance * squares[:OUTCOMES].sum() / squares[OUTCOMES:].sum()))
+        shares.append(
+            (
+                some.expected_error - none.expected_error,
+                0.5 * fit.shrunk_variance * squares[:OUTCOMES].sum() / squares[OUTCOMES:].sum(),
+            )
+        )
         return none
 
     monkeypatch.setattr(Fit, "_regression", beside_a_bias)
