@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from benchmarks.timing import fastest_ratio
-from dpfast.statistics.rows import RowMap, centred, shortened
+from dpfast.statistics.rows import RowMap, centred, clipped_to_norm
 
 N_ROWS = 8192
 
@@ -42,7 +42,7 @@ class RowMaps:
         top = RowMap(bound=top_bound, top=size)
         self.ours, self.theirs = {
             "box and norm": (row_map, lambda rows: _centred(rows, -side, side, bound, 0.0 * side)),
-            "norm": (lambda rows: shortened(rows, bound), lambda rows: _shortened(rows, bound)),
+            "norm": (lambda rows: clipped_to_norm(rows, bound), lambda rows: _shortened(rows, bound)),
             "top entries": (top, lambda rows: _top_entries(rows, size, top_bound)),
         }[name]
 
