@@ -114,7 +114,7 @@ class ColumnQuantiles(PrivateEstimator):
 
     @property
     def _grid(self) -> list[float]:
-        return [check.real("candidates", one) for one in self.candidates]
+        return [check.real("candidates", one) for one in check.sequence("candidates", self.candidates)]
 
     def _check_parameters(self, privacy: Privacy) -> None:
         if not 1 <= check.positive_integer("percent", self.percent) <= 99:
