@@ -135,7 +135,7 @@ Geometry = Literal["segment", "line", "two segments", "two lines", "disk", "plan
 #: The largest L2 norm of a change of the gradient; of a disk that and its radius.
 Length = float | tuple[float, float]
 #: Proved bounds on a change of the gradient: sets that contain it, and its length in each. All of them hold.
-Overrides = Mapping[Geometry, Length]
+Changes = Mapping[Geometry, Length]
 _Profile = Callable[[float, float], float]
 
 
@@ -259,7 +259,7 @@ def curvature_cost(curvature: float, epsilon: float, geometry: Geometry | None =
 def objective_noise(
     privacy: Privacy,
     *,
-    changes: Overrides,
+    changes: Changes,
     curvature: float,
     curvature_fades: bool = False,
     strong_convexity: float,
@@ -421,7 +421,7 @@ def _search_objective_noise(
 _objective_noise = remembered(_search_objective_noise)
 
 
-def meets_its_claim(noise: ObjectiveNoise, changes: Overrides) -> bool:
+def meets_its_claim(noise: ObjectiveNoise, changes: Changes) -> bool:
     """Whether noise meets its claim, given proved bounds on one person's change of the gradient.
 
     A printed calibration counts less epsilon for the noise than curvature and finishing noise leave; all of it counts
@@ -436,7 +436,7 @@ def meets_its_claim(noise: ObjectiveNoise, changes: Overrides) -> bool:
     return exact <= noise.privacy.target[1] * math.exp(-0.5 * noise.finishing_epsilon)
 
 
-def _longest(changes: Overrides) -> float:
+def _longest(changes: Changes) -> float:
     """Largest L2 norm of a change of the gradient: the least of the proved bounds."""
     if not changes:
         raise ValueError("changes must say what is proved of at least one geometry")

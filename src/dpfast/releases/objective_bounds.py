@@ -74,7 +74,7 @@ from dpfast import io, noise
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.privacy import Calibration, ObjectiveNoise, Privacy, meets_its_claim, objective_noise
 from dpfast.privacy.guarantee import ROUND_UP
-from dpfast.privacy.objective import Overrides, SplitCost
+from dpfast.privacy.objective import Changes, SplitCost
 from dpfast.releases import printed
 from dpfast.releases.mechanism import Drawn, SingleRelease, draw
 from dpfast.solvers import Box, CallableLoss, ElasticNet, GeneralisedLinearLoss, L2Ball, Lasso, Proximable, SquaredLoss
@@ -184,12 +184,12 @@ class ObjectiveBounds:
         return 2.0 * self.row_bound * math.sqrt(1.0 - cosine**2) * (reach * cosine + outcome) * ROUND_UP
 
     @property
-    def gradient_changes(self) -> Overrides:
+    def gradient_changes(self) -> Changes:
         """Proved bounds on one person's change of the gradient; in one dimension there is only one line."""
         one_sign = self.loss.slope_sign
         if self.n_rows is None:
             return {"segment" if one_sign else "line": self.gradient}
-        on_a_line: Overrides = {"line": self.gradient_change} if self.n_features == 1 else {}
+        on_a_line: Changes = {"line": self.gradient_change} if self.n_features == 1 else {}
         if isinstance(self.loss, SquaredLoss):
             turning = self.row_bound * self.prediction * ROUND_UP
             return {"disk": (self.gradient_change, turning), **on_a_line}

@@ -722,7 +722,8 @@ def pooled_estimate_of_few(iterate: Iterate, rule: Steps, people: float, reach: 
     Noise alone takes positions as far as a random walk does; but where sums draw them back, no farther than from one
     least-squares solution. Of both the sum of precisions is taken.
     """
-    size, walked, expected_error = len(iterate.theta), _walked_freely(iterate, rule), None
+    size, expected_error = len(iterate.theta), None
+    walked = float(rule.size[0, 0]) ** 2 * _random_walk_variance(iterate, rule)
     if rule.n_steps < _FEWEST_AVERAGED:
         theta, variance = iterate.theta, float(rule.size[0, 0] ** 2 * np.sum(np.square(iterate.deviations)))
     else:
@@ -747,24 +748,15 @@ def _lost_of_few(theta: FloatArray, variance: float, walked: float, reach: float
     return float(min(1.0, noise / max(float(np.mean(theta[:-1] ** 2)), _TINY)))
 
 
-def _walked_freely(iterate: Iterate, rule: Steps) -> float:
-    """Return the variance of the mean over late steps without momentum, where nothing draws them back."""
-    weights = iterate.weights(rule)
-    later = np.cumsum(weights[::-1])[::-1] - weights
-    return float(rule.size[0, 0] ** 2 * np.sum((later * iterate.deviations) ** 2))
-
-
 def _random_walk_variance(iterate: Iterate, rule: Steps) -> float:
     """Return the variance of the mean over late steps, of size 1, where nothing draws them back: a random walk's."""
-    weights, total = iterate.weights(rule).tolist(), 0.0
-    for start, deviation in enumerate(iterate.deviations):
-        velocity = theta = mean = 0.0
-        for number in range(start, len(weights)):
-            mean += weights[number] * theta
-            velocity = rule.momentum * velocity + (number == start)
-            theta += velocity * (1.0 if rule.momentum == 0.0 else 2.0 * (1.0 - rule.momentum))
-        total += (mean * deviation) ** 2
-    return total
+    weights = iterate.weights(rule)
+    # How far the noise of a step has moved the iterates of later ones, from the next one on.
+    moved = np.ones(len(weights))
+    if rule.momentum > 0.0:
+        moved = 2.0 * (1.0 - rule.momentum ** np.arange(1.0, len(weights) + 1.0))
+    means = np.array([weights[start:] @ moved[: len(weights) - start] for start in range(1, len(weights) + 1)])
+    return float(np.sum((means * iterate.deviations) ** 2))
 
 
 class Shrunk(NamedTuple):
