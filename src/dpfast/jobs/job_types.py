@@ -129,9 +129,7 @@ class JobType(ABC):
         with warnings.catch_warnings():
             # A plan says itself what error it expects.
             warnings.simplefilter("ignore", UtilityWarning)
-            planned: Plan = self.ESTIMATOR.plan(
-                **{name: one for name, one in sizes.items() if name in known}, **numbers
-            )
+            planned: Plan = self.ESTIMATOR.plan(**{name: sizes[name] for name in known if name in sizes}, **numbers)
         return planned
 
     @cached_property
@@ -178,15 +176,12 @@ _LEDGER_KEYS = (
     Key("delta", toml.NUMBER, "The same of delta: ten times that of a job, or more.", 0.0, example="1e-5"),
     *toml.keys_of(Ledger, Overrides(left_out=("budget", "path", "unit")), hinted=Ledger.__init__),
 )
-_PRIVACY = toml.table(
-    (
-        Key("epsilon", toml.NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
-        Key("delta", toml.NUMBER, "Probability that the guarantee fails; 0 needs more noise.", 0.0, example="1e-6"),
-        Key("ledger", toml.table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
-    ),
-    "What may be spent.",
-    elsewhere={"adjacency": "it is a key of [estimator]"},
+_PRIVACY_KEYS = (
+    Key("epsilon", toml.NUMBER, "Privacy of the whole job: the smaller, the more private.", example="1.0"),
+    Key("delta", toml.NUMBER, "Probability that the guarantee fails; 0 needs more noise.", 0.0, example="1e-6"),
+    Key("ledger", toml.table(_LEDGER_KEYS), _LEDGER_SAYS, LEFT_OUT),
 )
+_PRIVACY = toml.table(_PRIVACY_KEYS, "What may be spent.", elsewhere={"adjacency": "it is a key of [estimator]"})
 _PICTURES = ("png", "svg")
 # The module that writes a format, where that is no part of dpfast.
 _WRITERS = {"parquet": "pyarrow.parquet"} | dict.fromkeys(_PICTURES, "matplotlib.figure")
@@ -390,23 +385,12 @@ class Job:
         budget = Privacy(ledger.pop("epsilon"), ledger.pop("delta"), adjacency) if ledger else cost
         ledger_path = here / ledger.pop("path") if ledger else None
         assumed = dict(sections.get("plan", {}))
+        people, digest = assumed.pop("people", None), _digest(content)
         folder = (here / output.folder).resolve()
         if not folder.name:
             raise ValueError(f"[output] folder must have a name, got {output.folder!r}")
         return cls(
-            path,
-            kind,
-            data,
-            parameters,
-            cost,
-            budget,
-            ledger_path,
-            ledger,
-            folder,
-            output,
-            assumed.pop("people", None),
-            assumed,
-            _digest(content),
+            path, kind, data, parameters, cost, budget, ledger_path, ledger, folder, output, people, assumed, digest
         )
 
     def open_ledger(self) -> Ledger:
@@ -421,13 +405,12 @@ class Job:
     def plan(self, n: int | None = None, target: float | None = None) -> Plan:
         """Return the error to expect with `n` people; by default with those declared, or as many as are needed."""
         assumed = self.assumed | ({} if target is None else {"target": target})
-        n = n or self.people
-        if n is not None:
-            return self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: n} | assumed)
-        first = self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: _SOME_PEOPLE} | assumed)
-        if first.needed_n is None:
-            return first
-        return self.kind.planned(self.parameters, self.data, {self.kind.PEOPLE: first.needed_n} | assumed)
+        people = n or self.people
+        given = {self.kind.PEOPLE: people or _SOME_PEOPLE} | assumed
+        plan = self.kind.planned(self.parameters, self.data, given)
+        if people is not None or plan.needed_n is None:
+            return plan
+        return self.kind.planned(self.parameters, self.data, given | {self.kind.PEOPLE: plan.needed_n})
 
 
 def read_toml(path: Path) -> dict[str, Any]:

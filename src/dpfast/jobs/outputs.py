@@ -431,15 +431,14 @@ def _parts(
     settings = [(name, str(value)) for name, value in _parameters(job).items() if name not in ("epsilon", "delta")]
     ledger = model.ledger
     told = [(name, text) for name, text in said.facts if name == AS_RELEASED]
-    facts = [
-        ("this job", guarantee_of(model.releases_, model.privacy_spent_)),
-        ("all releases of the ledger", str(ledger.promised)),
-    ]
+    own = guarantee_of(model.releases_, model.privacy_spent_)
+    facts = [("this job", own), ("all releases of the ledger", str(ledger.promised))]
     if not math.isinf(ledger.promised.epsilon):
         facts.append(("in words", plain_words(ledger.promised)))
-    more = f"{ledger.affords(model):,}"
+    room = [("further fits like this that it has room for", f"{ledger.affords(model):,}")]
     # Else the number would be taken for that of the table.
     assumed = "" if job.people else ", if there are just enough people"
+    expected = f"expected from public numbers{assumed}", "; ".join(str(said.expected).splitlines())
     spent = {LEDGER: images[LEDGER]} if LEDGER in images else {}
     images = {name: made for name, made in images.items() if name != LEDGER}
     return [
@@ -448,13 +447,8 @@ def _parts(
         Part("Guarantee", facts=facts),
         Part("Job", facts=[*made, *settings, *job.data.facts()], text=_DECLARED),
         Part("Results", said.facts, job.kind.NOTE, images, results),
-        Part(
-            "Expected, and as released",
-            [(f"expected from public numbers{assumed}", "; ".join(str(said.expected).splitlines())), *told],
-        ),
-        Part(
-            "Ledger", [("further fits like this that it has room for", more)], pictures=spent, verbatim=ledger.report()
-        ),
+        Part("Expected, and as released", [expected, *told]),
+        Part("Ledger", room, pictures=spent, verbatim=ledger.report()),
         Part("Versions", facts=list(_versions().items())),
     ]
 

@@ -82,9 +82,8 @@ def lists(item: Values, length: int | None = None, made: Callable[[list[Any]], A
     def read(place: Place, value: list[Any]) -> Any:
         if length not in (None, len(value)):
             raise ValueError(f"{said(place)} must be {called}, got {len(value)}")
-        for one in value:
-            if not item.fits(one):
-                raise TypeError(f"{said(place)} must hold {item.words}, got {_shown(one)}")
+        if odd := [one for one in value if not item.fits(one)]:
+            raise TypeError(f"{said(place)} must hold {item.words}, got {_shown(odd[0])}")
         return (made if length is None else tuple)([item.read(place, one) for one in value])
 
     return Values(called, {"type": "array", "items": item.schema} | sizes, _is_list, read)
@@ -102,31 +101,20 @@ def _is_list(value: object) -> bool:
 
 
 #: Numbers in a list, or in lists of equal length in a list.
-ARRAY = Values(
-    "a list of numbers, or of lists of them",
-    {
-        "type": "array",
-        "items": {"anyOf": [NUMBER.schema, {"type": "array", "items": NUMBER.schema}]},
-        "examples": [[0.0, 1.0]],
-    },
-    _is_list,
-    _array,
-)
+_ROWS = {"anyOf": [NUMBER.schema, {"type": "array", "items": NUMBER.schema}]}
+_ARRAYS = {"type": "array", "items": _ROWS, "examples": [[0.0, 1.0]]}
+ARRAY = Values("a list of numbers, or of lists of them", _ARRAYS, _is_list, _array)
 
 
 def either(*options: Values) -> Values:
     """Return values of several kinds, which their types tell apart."""
+    words, schema = " or ".join(option.words for option in options), {"anyOf": [option.schema for option in options]}
+    tables = {name: table for option in options for name, table in option.tables.items()}
 
     def read(place: Place, value: Any) -> Any:
         return next(option for option in options if option.fits(value)).read(place, value)
 
-    return Values(
-        " or ".join(option.words for option in options),
-        {"anyOf": [option.schema for option in options]},
-        lambda value: any(option.fits(value) for option in options),
-        read,
-        tables={name: table for option in options for name, table in option.tables.items()},
-    )
+    return Values(words, schema, lambda value: any(option.fits(value) for option in options), read, tables=tables)
 
 
 REQUIRED: Any = object()

@@ -59,9 +59,8 @@ def first_page(job: Job, model: Any) -> list[Part]:
     """Return the promise, its recipients, the spending, the computations, and the facts that could void the promise."""
     ledger = model.ledger
     kept = guarantee_of(model.releases_, model.privacy_spent_) == str(model.privacy_spent_)
-    promise = plain_words(model.privacy_spent_) if kept else "nothing: see what could void it"
     promised = [
-        ("what", promise),
+        ("what", plain_words(model.privacy_spent_) if kept else "nothing: see what could void it"),
         ("to whom", f"everybody who is in the table; {UNITS[ledger.unit or job.unit]}"),
         ("compared with", f"a table in which {NEIGHBOURS[job.budget.adjacency]}"),
         ("not promised", _NOT_PROMISED),
@@ -72,10 +71,9 @@ def first_page(job: Job, model: Any) -> list[Part]:
         ("of a budget of", str(ledger.budget)),
         ("the whole budget promises", plain_words(ledger.promised)),
     ]
-    computations = {"computations": _computations(ledger.releases)}
     return [
         Part("What was promised", promised),
-        Part("What was spent", spent, tables=computations),
+        Part("What was spent", spent, tables={"computations": _computations(ledger.releases)}),
         Part("What could void it", list(_voids(job, model))),
     ]
 

@@ -87,40 +87,27 @@ def named(place: Place, declared: Declared) -> Declared:
     return declared
 
 
-def _made(kind: type[Any]) -> Callable[[Place, dict[str, Any]], Declared]:
-    return lambda place, found: Declared(kind, found)
+def _made(kind: type[Any], _: Place, found: dict[str, Any]) -> Declared:
+    return Declared(kind, found)
 
 
 _KINDS: dict[str, type[Number | Boolean | Category]] = {"number": Number, "boolean": Boolean, "category": Category}
 _TRANSFORMS: dict[str, type[Transform]] = {"log": io.Log, "polynomial": io.Polynomial, "spline": io.Spline}
 _LEVEL = toml.either(TEXT, INTEGER)
 _LEVELS = {"levels": toml.lists(_LEVEL, made=tuple), "missing": _LEVEL}
-_LIMITS = (
-    Key(
-        "low",
-        NUMBER,
-        "Least entry: smaller ones are clipped to it. Where every feature has limits, they are box_x.",
-        LEFT_OUT,
-    ),
-    Key("high", NUMBER, "Largest entry, likewise.", LEFT_OUT),
-)
+_LEAST = "Least entry: smaller ones are clipped to it. Where every feature has limits, they are box_x."
+_LIMITS = Key("low", NUMBER, _LEAST, LEFT_OUT), Key("high", NUMBER, "Largest entry, likewise.", LEFT_OUT)
 _MISSING = Key("missing", NUMBER, "What stands for a missing entry; by default there must be none.", LEFT_OUT)
 _SOURCE = Key("column", TEXT, "The table's column; by default the name of the entry.", LEFT_OUT)
 _REQUIRED_LIMITS = (
     Key("low", NUMBER, "Least entry of the column: smaller ones are clipped to it first.", example="1.0"),
     Key("high", NUMBER, "Largest entry, likewise.", example="10.0"),
 )
+_OF = "Names of at least two other entries of [features]; numbers with low and high."
 _PRODUCT = toml.table(
-    [
-        Key(
-            "of",
-            toml.lists(TEXT, made=tuple),
-            "Names of at least two other entries of [features]; numbers with low and high.",
-            example='["age", "smoker"]',
-        )
-    ],
+    [Key("of", toml.lists(TEXT, made=tuple), _OF, example='["age", "smoker"]')],
     'The products of other features, such as { of = ["age", "smoker"] }',
-    _made(Interaction),
+    partial(_made, Interaction),
 )
 
 
@@ -134,21 +121,14 @@ def columns_table(
     tables = {}
     for name in only:
         kind = _KINDS[name]
-        changes = Overrides(
-            values=_LEVELS if kind is Category else {},
-            left_out=(
-                *("name", "low", "high"),
-                *(() if is_encoded and len(only) == len(_KINDS) else ("drop_first", "undeclared")),
-                *(() if is_encoded else ("missing",)),
-            ),
-        )
-        keys = [
-            *toml.keys_of(kind, changes),
-            *((_LIMITS if is_encoded else _REQUIRED_LIMITS) if kind is Number and limits is None else ()),
-        ]
-        keys = [Key(key.name, key.values, _MISSING.doc, key.default) if key.name == "missing" else key for key in keys]
+        of_codes = () if is_encoded and len(only) == len(_KINDS) else ("drop_first", "undeclared")
+        left_out = "name", "low", "high", *of_codes, *(() if is_encoded else ("missing",))
+        keys = list(toml.keys_of(kind, Overrides(_LEVELS if kind is Category else {}, left_out=left_out)))
+        keys = [replace(key, doc=_MISSING.doc, default_text=None) if key.name == "missing" else key for key in keys]
+        if kind is Number and limits is None:
+            keys += _LIMITS if is_encoded else _REQUIRED_LIMITS
         why = {} if limits is None else dict.fromkeys(("low", "high", "bound", "bound_y"), limits)
-        tables[name] = toml.table(keys, _summary(kind), _made(kind), why)
+        tables[name] = toml.table(keys, _summary(kind), partial(_made, kind), why)
     if transforms:
         tables |= {name: _transform(kind) for name, kind in _TRANSFORMS.items()} | {"interaction": _PRODUCT}
     needs_more = {"category"} if is_encoded else {"category", "number"}
@@ -175,7 +155,7 @@ def columns_table(
 def _transform(kind: type[Transform]) -> Values:
     changes = Overrides(values={"knots": toml.lists(NUMBER, made=tuple)}, left_out=("column",))
     own = toml.keys_of(kind, changes)
-    return toml.table([_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING], _summary(kind), _made(kind))
+    return toml.table([_SOURCE, *_REQUIRED_LIMITS, *own, _MISSING], _summary(kind), partial(_made, kind))
 
 
 def _summary(kind: type[Any]) -> str:
@@ -308,9 +288,9 @@ class Rows:
             data: tuple[Any, ...] = io.Deferred(lambda: read()[0]), io.Deferred(lambda: read()[1])
         else:
             data = (self.encoded(progress),)
-        options: dict[str, Any] = (
-            {} if self.weights is None else {"sample_weight": io.Deferred(partial(self.weights.read, self.files))}
-        )
+        options: dict[str, Any] = {}
+        if self.weights is not None:
+            options["sample_weight"] = io.Deferred(partial(self.weights.read, self.files))
         if self.people is not None:
             options |= {"groups": RowOwners(self.files, self.people.id), "max_rows": self.people.max_rows}
         model.fit(*data, **options)
@@ -318,15 +298,14 @@ class Rows:
     def labelled(self, progress: Callable[[int], object] | None) -> tuple[Any, NDArray[Any]]:
         """Return all rows, in memory, and their labels."""
         assert self.columns is not None
-        features, indicators = [], []
+        # A column of booleans holds the label's place, one of categories an indicator of each label.
+        is_boolean = isinstance(self.columns.outcomes[0], Boolean)
+        features, places = [], []
         for block, outcome in self.encoded(progress):
             assert outcome is not None
             features.append(block)
-            # A column of booleans holds the label's place, one of categories an indicator of each label.
-            indicators.append(
-                outcome[:, 0] if isinstance(self.columns.outcomes[0], Boolean) else outcome.argmax(axis=1)
-            )
-        return np.concatenate(features), np.array(self.classes)[np.concatenate(indicators).astype(np.intp)]
+            places.append(outcome[:, 0] if is_boolean else outcome.argmax(axis=1))
+        return np.concatenate(features), np.array(self.classes)[np.concatenate(places).astype(np.intp)]
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take, as far as they are known."""
