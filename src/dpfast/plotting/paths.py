@@ -85,13 +85,9 @@ def synthetic_control_paths(
     """
     canvas, times = _over_time(index, n_pre, ax)
     target = _padded("observed", observed, n_pre, times)
-    marked = "o" if len(times) <= _MARKED else ""
-    canvas.once(
-        ("observed", target.tobytes()),
-        lambda: canvas.ax.plot(
-            times, target, color=canvas.ink, linewidth=1.6, linestyle="-", marker=marked, markersize=3, label="observed"
-        )[0],
-    )
+    looks = {"color": canvas.ink, "linewidth": 1.6, "linestyle": "-", "markersize": 3, "label": "observed"}
+    looks["marker"] = "o" if len(times) <= _MARKED else ""
+    canvas.once(("observed", target.tobytes()), lambda: canvas.ax.plot(times, target, **looks)[0])
     control = _padded("fitted", fitted, n_pre, times)
     before = float(np.sqrt(np.mean((target - control)[:n_pre] ** 2)))
     entry = "synthetic control" if label is None else short(label)
@@ -285,9 +281,8 @@ def _labels(index: Any) -> NDArray[Any]:
     if all(hasattr(word, "to_timestamp") for word in words):
         words = [word.to_timestamp() for word in words]
     if all(isinstance(word, datetime.date) for word in words):
-        return np.array(
-            [np.datetime64(word.replace(tzinfo=None) if hasattr(word, "tzinfo") else word) for word in words]
-        )
+        naive = (word.replace(tzinfo=None) if hasattr(word, "tzinfo") else word for word in words)
+        return np.array([*map(np.datetime64, naive)])
     if all(isinstance(word, str) and _ISO_DATE.fullmatch(word) for word in words):
         kind = "datetime64[D]"
     elif all(isinstance(word, int) or (isinstance(word, str) and word.isdecimal()) for word in words):

@@ -111,7 +111,8 @@ def value_function(
     if shape is not None:
         if len(shape) != 2 or shape[0] * shape[1] != len(found):
             raise ValueError(f"shape must be two numbers whose product is that of the states, {len(found)}")
-        return _grid(found.reshape(shape), half, limits, covered, marks, quantity, ax, title)
+        reach = np.full(found.shape, np.nan) if half is None else half
+        return _grid(found.reshape(shape), reach.reshape(shape), limits, covered, marks, quantity, ax, title)
     public = None if reference is None else numbers("reference", reference, found.shape)
     canvas = Canvas(ax, (6.4, 3.8))
     _points(canvas, found, half, public, covered, marks, label)
@@ -154,11 +155,9 @@ def _points(
     style |= {"markersize": size, "linestyle": "none", "label": "_" if label is None else short(label)}
     canvas.add(*ax.plot(places, values[kept], **style))
     if public is not None:
-        hollow = {"fillstyle": "none", "markersize": size + 3.0, "linestyle": "none"}
-        canvas.once(
-            ("public", public.tobytes()),
-            lambda: ax.plot(kept, public[kept], "D", color=canvas.ink, label="public value", **hollow)[0],
-        )
+        hollow = {"fillstyle": "none", "markersize": size + 3.0, "linestyle": "none", "label": "public value"}
+        once = "public", public.tobytes()
+        canvas.once(once, lambda: ax.plot(kept, public[kept], "D", color=canvas.ink, **hollow)[0])
     for name, marker in _MARKS:
         if len(where := marks[name]):
             # At the foot, where they hide no value.
@@ -169,16 +168,13 @@ def _points(
 def _mark(canvas: Canvas, name: str, marker: str, x: Any, y: Any, **options: Any) -> None:
     """Mark states; their kind is in the legend once."""
     style = {"color": canvas.ink, "markeredgecolor": canvas.ax.get_facecolor(), "markersize": 10.0, "clip_on": False}
-    if not canvas.drawn((name, tuple(x))):
-        drawn = canvas.ax.plot(
-            x, y, marker, linestyle="none", label=canvas.entry(name), zorder=3.5, **(style | options)
-        )
-        canvas.add(drawn[0], (name, tuple(x)))
+    style |= {"linestyle": "none", "label": canvas.entry(name), "zorder": 3.5} | options
+    canvas.once((name, tuple(x)), lambda: canvas.ax.plot(x, y, marker, **style)[0])
 
 
 def _grid(
     values: FloatArray,
-    half: FloatArray | None,
+    half: FloatArray,
     limits: tuple[float, float] | None,
     covered: str,
     marks: dict[str, IntArray],
@@ -196,9 +192,7 @@ def _grid(
     low, high = limits
     is_long = max(rows, columns) > 8 * min(rows, columns)
     # A value that nothing is known of has no colour, which would be taken for one.
-    unsure = np.zeros(values.shape, bool)
-    if half is not None:
-        unsure = 2.0 * half.reshape(values.shape) > 0.5 * (high - low)
+    unsure = 2.0 * half > 0.5 * (high - low)
     known = np.where(unsure, np.nan, values)
     image = canvas.image(known, low, high, quantity, aspect="auto" if is_long else "equal")
     for side in ("x", "y"):
@@ -207,31 +201,27 @@ def _grid(
     is_written = wide / columns >= _WORD and tall / rows >= _WORD / 2.0
     if is_written:
         _write(canvas, image, values, half, unsure)
-    note = f" ({covered} below values)" if is_written and half is not None else ""
+    note = f" ({covered} below values)" if is_written and np.isfinite(half).any() else ""
     canvas.hatch(unsure, "hardly known")
     # In a corner, where there are words: small enough to hide none.
     cell = min(wide / columns, tall / rows)
     size = min(max(0.17 * cell, 5.5), 10.0)
     shift = 0.5 - 0.65 * size / cell if is_written else 0.0
     for name, marker in _MARKS:
-        where = marks[name]
-        if len(where):
+        if len(where := marks[name]):
             x, y = where % columns - shift, where // columns - shift
             _mark(canvas, name, marker, x, y, markersize=size, markeredgewidth=0.1 * size)
     return canvas.finish_map(title, f"column{note}", "row", ncols=3 if is_written else 2, markerscale=8.0 / size)
 
 
-def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray | None, unsure: NDArray[np.bool_]) -> None:
+def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray, unsure: NDArray[np.bool_]) -> None:
     """Write values into their cells, in dark or light as the cell is light or dark."""
-    reach = None if half is None else half.reshape(values.shape)
     for (row, column), value in np.ndenumerate(values):
         if not np.isfinite(value):
             continue
-        words = f"{value:.3g}"
-        if reach is not None and np.isfinite(reach[row, column]):
-            words += f"\n\N{PLUS-MINUS SIGN}{reach[row, column]:.2g}"
+        reach = half[row, column]
+        words = f"{value:.3g}" + (f"\n\N{PLUS-MINUS SIGN}{reach:.2g}" if np.isfinite(reach) else "")
         red, green, blue, _ = image.cmap(image.norm(value))
         color = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
-        if unsure[row, column]:
-            color = canvas.ink
+        color = canvas.ink if unsure[row, column] else color
         canvas.ax.text(column, row, words, ha="center", va="center", fontsize=7.0, color=color)
