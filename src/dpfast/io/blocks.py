@@ -142,7 +142,8 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
         table = np.concatenate([np.asarray(block) for block in arrow_blocks(table, name)])
     elif may_copy and sources.is_sparse(table):
         (table,) = map(np.asarray, sources.sparse_blocks(table, name, whole=True))
-    if isinstance(table, np.ndarray) or _is_nested_numbers(table) or _becomes_array(table):
+    is_nested = isinstance(table, (list, tuple)) and not _is_table_list(table)
+    if isinstance(table, np.ndarray) or is_nested or _becomes_array(table):
         return as_matrix(table, name, is_outcome=is_outcome)
     return None
 
@@ -315,10 +316,6 @@ def _is_table_list(table: object) -> bool:
     if isinstance(first, (tuple, str, os.PathLike)) or is_frame(first) or is_arrow(first):
         return True
     return sources.is_lent(first) or np.ndim(first) == 2
-
-
-def _is_nested_numbers(table: object) -> bool:
-    return isinstance(table, (list, tuple)) and not _is_table_list(table)
 
 
 def _becomes_array(table: object) -> bool:

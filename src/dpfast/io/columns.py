@@ -510,12 +510,8 @@ class Columns:
     @property
     def limits(self) -> dict[str, Limits]:
         """Limits of encoded features, by name, where they are known: declared of numbers, 0 and 1 of indicators."""
-        return {
-            name: limits
-            for one in self.features
-            if one.limits is not None
-            for name, limits in zip(one.encoded_names, one.limits, strict=True)
-        }
+        known = [(one.encoded_names, one.limits) for one in self.features if one.limits is not None]
+        return dict(chain.from_iterable(zip(*both, strict=True) for both in known))
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
@@ -587,8 +583,7 @@ class Columns:
         Ann  40.0         1.0
         """
         pandas = optional("pandas", "a frame of rows")
-        blocks = Columns(self.features).encode(table)
-        rows = np.concatenate([kept(features) for features, _ in blocks])
+        rows = np.concatenate([kept(features) for features, _ in Columns(self.features).encode(table)])
         index = table.index if is_frame(table) else None
         frame: DataFrame = pandas.DataFrame(rows, index, list(self.feature_names))
         return frame
@@ -669,10 +664,8 @@ class EncodedTable:
             yield from part.read(wanted, made, self._progress)
 
     def __repr__(self) -> str:
-        names = self.columns
-        return (
-            f"<EncodedTable of {len(names.feature_names)} features, {len(names.outcome_names)} outcomes: not private>"
-        )
+        n_features, n_outcomes = len(self.columns.feature_names), len(self.columns.outcome_names)
+        return f"<EncodedTable of {n_features} features, {n_outcomes} outcomes: not private>"
 
 
 _HOLDS = {"number": "numbers", "boolean": "booleans, or zeros and ones", "text": "text"}

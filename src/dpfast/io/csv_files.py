@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,8 @@ def _read_lines(block: bytes, n_cells: int, read: Callable[[bytes], Any]) -> Any
     """Read lines of so many cells; without quotes and carriage returns, pyarrow refuses all that need mending."""
     block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
     if b'"' not in block and b"\r" not in block:
-        try:
+        with suppress(_UnreadableError):
             return read(block)
-        except _UnreadableError:
-            pass
     return read(_mended(block, n_cells))
 
 

@@ -167,16 +167,13 @@ def _aligned(X: Any, Y: Any, ids: Any) -> list[Sequence[Any]]:
     xs = _row_partitions(X, rows)
     found: list[Sequence[Any]] = [xs]
     for name, one in (("Y", Y), ("ids", ids)):
-        parts = [None] * len(xs) if one is None else _row_partitions(one, _like(X, one, rows))
+        # An array is cut like X if its rows are known to be as many.
+        is_alike = rows is not None and hasattr(one, "chunks") and one.shape[0] == X.shape[0]
+        parts = [None] * len(xs) if one is None else _row_partitions(one, rows if is_alike else None)
         if len(parts) != len(xs):
             raise ValueError(f"X and {name} have different numbers of partitions; repartition one like the other")
         found.append(parts)
     return found
-
-
-def _like(X: Any, one: Any, rows: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return the cuts for an array that goes with X: the cuts of X, if known, and the array's own otherwise."""
-    return rows if hasattr(X, "chunks") and hasattr(one, "chunks") and one.shape[0] == X.shape[0] else None
 
 
 def _joined_rows(X: Any) -> tuple[int, ...]:
@@ -201,10 +198,9 @@ def _row_partitions(table: Any, rows: tuple[int, ...] | None) -> list[Any]:
         return list(whole_rows.to_delayed().ravel())
     if not hasattr(table, "to_delayed"):
         raise TypeError(f"a Dask array, dataframe, series or bag is needed, got {type(table).__qualname__}")
-    if hasattr(table, "simplify"):
-        # A frame's optimizer merges small files, those of one column more than those of several.
-        return list(table.simplify().to_delayed(optimize_graph=False))
-    return list(table.to_delayed())
+    # A frame's optimizer merges small files, those of one column more than those of several.
+    is_frame = hasattr(table, "simplify")
+    return list(table.simplify().to_delayed(optimize_graph=False) if is_frame else table.to_delayed())
 
 
 def _width(collection: Any) -> int:
@@ -432,13 +428,9 @@ class SparkPartitions(Partitions):
         # By numbers, not names: Spark takes a dot in a name for the field of another, in mapInArrow even where quoted.
         quoted = ("`{}`".format(name.replace("`", "``")) for name in self._rows.names)
         self._frame = frame.select(*quoted).toDF(*map(str, range(len(self._rows.names))))
-        super().__init__(
-            len(columns.feature_names),
-            len(columns.outcome_names),
-            feature_names=columns.feature_names,
-            outcome_names=columns.outcome_names or None,
-            partitioned_by=partitioned_by,
-        )
+        features, outcomes = columns.feature_names, columns.outcome_names
+        widths = Widths(len(features), len(outcomes), features, outcomes or None)
+        super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Let Spark sum every partition, and combine the sums."""

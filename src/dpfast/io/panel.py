@@ -167,7 +167,7 @@ def open_long_panel(
     rows = [long.units[label] for label in own]
     if len(set(rows)) < max(len(rows), 1):
         raise ValueError("treated must have at least one unit, and each once")
-    times = long.treated_times()
+    times = optional("pandas", "a panel with labels").concat(long.own_times)
     periods = _periods_of(times.drop_duplicates() if several else times, time)
     shape = len(long.units), len(periods)
     columns = StateEncoder(periods.tolist()).codes([*long.times, None])[long.time_codes]
@@ -214,7 +214,7 @@ class _LongRows:
     unit_codes: NDArray[np.int32]
     time_codes: NDArray[np.int32]  # the last is that of a time that is missing
     values: FloatArray  # of several columns
-    own_times: list[Any]
+    own_times: list[Any]  # of the treated units, as pandas Series
 
     @classmethod
     def read(cls, table: Any, unit: str, time: str, values: dict[str, str], treated: list[Any]) -> _LongRows:
@@ -231,17 +231,11 @@ class _LongRows:
                 when = np.array(numbers, np.int32)[np.where(places == MISSING, len(labels), places)]
                 found.append((whose.astype(np.int32), when, np.column_stack([*map(batch.numbers, values)])))
                 # A label that is not hashable is nobody's: it is refused where it is looked for.
-                own = np.isin(
-                    whose, [units[label] for label in treated if isinstance(label, Hashable) and label in units]
-                )
-                if own.any():
+                known = [units[label] for label in treated if isinstance(label, Hashable) and label in units]
+                if (own := np.isin(whose, known)).any():
                     own_times.append(batch.series(time, own))
         codes, when, rows = (np.concatenate(several) for several in zip(*found, strict=True))
         return cls(units, times, codes, when, rows, own_times)
-
-    def treated_times(self) -> Any:
-        """Return the treated units' times as a pandas Series."""
-        return optional("pandas", "a panel with labels").concat(self.own_times)
 
 
 def _numbered_time(label: Any, times: dict[Hashable, int]) -> int:
@@ -289,8 +283,9 @@ def target_rows(
         raise TypeError(f"{name} must be of real numbers, got dtype {rows.dtype}")
     if rows.ndim not in (1, 2) or rows.shape[-1] not in lengths.values():
         accepted = " or ".join(f"{length} ({meaning})" for meaning, length in lengths.items())
+        first = f" (with {len(predictors)} predictors, which come first)" if predictors else ""
         raise ValueError(
-            f"{name} must have as many periods as the donors, {accepted}{_counting(predictors)}, got shape {rows.shape}"
+            f"{name} must have as many periods as the donors, {accepted}{first}, got shape {rows.shape}"
             "; donors are rows, or columns with orientation='periods_by_units'"
         )
     if is_frame(target) and periods is not None:
@@ -300,19 +295,14 @@ def target_rows(
     return rows
 
 
-def _counting(predictors: Sequence[str]) -> str:
-    return f" (with {len(predictors)} predictors, which come first)" if predictors else ""
-
-
 def _labelled_rows(
     target: Any, lengths: dict[str, int], name: str, periods: NDArray[Any] | None, predictors: Sequence[str]
 ) -> FloatArray:
     """Return series of targets with their predictors, which are taken by their labels, first."""
-    labels = target.index if target.ndim == 1 else target.columns
+    axis, labels = target.ndim - 1, target.axes[-1]
     places, rest = _predictors_first(labels, predictors, name)
-    chosen = target.iloc[places] if target.ndim == 1 else target.iloc[:, places]
-    later = target.iloc[rest] if target.ndim == 1 else target.iloc[:, rest]
-    later = later.set_axis(labels[rest].infer_objects(), axis=target.ndim - 1)
+    chosen, later = target.take(places, axis=axis), target.take(rest, axis=axis)
+    later = later.set_axis(labels[rest].infer_objects(), axis=axis)
     series = target_rows(later, lengths, name, periods)
     values = target_rows(chosen, {"predictors": len(predictors)}, name)
     return np.concatenate([values, series], axis=-1)
@@ -330,9 +320,8 @@ def _predictors_first(labels: Any, predictors: Sequence[str], name: str) -> tupl
 
 def _check_same_periods(target: Any, periods: NDArray[Any], name: str) -> None:
     """Refuse a target with labels of other periods, or of these in another order."""
-    labels = target.index if target.ndim == 1 else target.columns
     are_places = periods.dtype.kind == "i" and np.array_equal(periods, np.arange(len(periods)))
-    if are_places or np.array_equal(period_labels(labels), periods):
+    if are_places or np.array_equal(period_labels(target.axes[-1]), periods):
         return
     axis = "index" if target.ndim == 1 else "columns"
     raise ValueError(
@@ -413,26 +402,16 @@ def _read_named(table: Any, name: str, transposed: bool, predictors: Sequence[st
         values, periods = np.take(values, places + rest, axis=int(not transposed)), periods[rest].infer_objects()
     if not periods.is_unique:
         raise ValueError(f"{name} must have each period once: a label of its {_AXIS[transposed]} occurs more than once")
-    is_ordered = getattr(periods, "ordered", False)
-    _check_periods(periods.tolist(), name, transposed, is_ordered=is_ordered)
-    is_text = any(isinstance(label, str) for label in periods)
-    if (is_ordered or not is_text) and not periods.is_monotonic_increasing:
-        raise ValueError(_UNORDERED.format(name, _AXIS[transposed]))
-    return values, periods
-
-
-def _check_periods(labels: list[Any], name: str, transposed: bool, *, is_ordered: bool) -> None:
-    """Refuse text as labels of periods if it is not all of one kind or an ordered category, or not in order.
-
-    A column, such as an age or an id, is no period for being there. No message names one: it may be a person's.
-    """
-    if not any(isinstance(label, str) for label in labels):
-        return
-    in_time = _is_in_time(labels) if all(isinstance(label, str) for label in labels) else None
+    # A column, such as an age or an id, is no period for being there. No message names one: it may be a person's.
+    labels, is_ordered = periods.tolist(), getattr(periods, "ordered", False)
+    are_text = {isinstance(label, str) for label in labels}
+    in_time = None if len(are_text) > 1 else _is_in_time(labels)
     if in_time is None and not is_ordered:
         raise ValueError(_UNKNOWN.format(name, _AXIS[transposed]))
-    if in_time is False:
+    says_itself = True in are_text and not is_ordered
+    if in_time is False or not (says_itself or periods.is_monotonic_increasing):
         raise ValueError(_UNORDERED.format(name, _AXIS[transposed]))
+    return values, periods
 
 
 _AXIS = {False: "columns", True: "rows"}

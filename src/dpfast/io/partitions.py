@@ -104,7 +104,9 @@ class Partitions(ABC):
             raise ValueError(f"outcome_names must be {self.n_outcomes}, as many as there are outcomes")
         self.feature_names = None if feature_names is None else tuple(feature_names)
         self.outcome_names = None if outcome_names is None else tuple(outcome_names)
-        self.partitioned_by = checked_partitioning(partitioned_by)
+        if partitioned_by is not None:
+            check.choice("partitioned_by", partitioned_by, get_args(PartitionedBy))
+        self.partitioned_by = partitioned_by
 
     @abstractmethod
     def run(self, function: Function, combine: Combine) -> Any:
@@ -242,11 +244,3 @@ def _fields(part: Any) -> tuple[Any, Any, Any]:
     fields = (*part, None, None)[:3] if isinstance(part, tuple) else (part, None, None)
     x, y, ids = (one() if callable(one) else one for one in fields)
     return x, y, ids
-
-
-def checked_partitioning(partitioned_by: object) -> PartitionedBy | None:
-    """Return the checked declaration of parts."""
-    if partitioned_by is not None:
-        check.choice("partitioned_by", partitioned_by, get_args(PartitionedBy))
-        return "person"
-    return None

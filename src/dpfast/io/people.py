@@ -93,8 +93,7 @@ def _check(one: object, name: str) -> None:
     elif type(one).__eq__ is object.__eq__ and not isinstance(one, Enum):
         raise TypeError(
             f"{name} holds an id that does not equal a copy of itself: ids are numbers, strings, bytes, dates, "
-            "tuples of "
-            "these, or objects with an equality of their own"
+            "tuples of these, or objects with an equality of their own"
         )
 
 

@@ -194,9 +194,11 @@ class Table:
     def check_finite(self) -> None:
         """Refuse NaN and infinity anywhere; not for partitions."""
         for x, y in self.blocks():
-            for name, block in (("X", x), ("Y", y)):
-                if block is not None and not all(map(_is_finite, _pieces(block))):
-                    raise check.not_finite(name)
+            for name, block in [("X", x)] if y is None else [("X", x), ("Y", y)]:
+                for start in range(0, len(block), _MAPPED_ROWS):
+                    numbers = numbers_of(block[start : start + _MAPPED_ROWS])
+                    if not np.isfinite(numbers.astype(np.float64, copy=False)).all():
+                        raise check.not_finite(name)
 
     def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features and outcomes as two arrays: those in memory as they are, a stream's blocks joined."""
@@ -243,14 +245,6 @@ class Table:
 def groups_of(table: object, groups: Any) -> Any:
     """Return `groups` as given, or the placeholder for groups that lie with the parts of a table."""
     return table.groups if groups is None and isinstance(table, Partitions) else groups
-
-
-def _pieces(block: Rows) -> Iterator[Rows]:
-    return (block[start : start + _MAPPED_ROWS] for start in range(0, len(block), _MAPPED_ROWS))
-
-
-def _is_finite(rows: Rows) -> bool:
-    return bool(np.isfinite(numbers_of(rows).astype(np.float64, copy=False)).all())
 
 
 def map_block(x: Rows, y: Rows | None, map_x: BlockMap | None, map_y: BlockMap | None) -> Block:

@@ -84,35 +84,24 @@ class Trajectories:
         if encoder is not None and len(encoder) != number:
             raise ValueError(f"n_states is {number}, but encoder has {len(encoder)} states")
         flat = _checked(states, rewards, offsets, number)
-        whether = None if truncated is None else _flags(truncated, len(flat.offsets) - 1)
-        self._set(number, encoder, flat.states, flat.rewards, flat.offsets, whether)
+        self.n_states, self.encoder = number, encoder
+        self.states, self.rewards, self.offsets = map(_read_only, flat[:3])
+        self.truncated = None if truncated is None else _read_only(_flags(truncated, len(flat.offsets) - 1))
 
-    def _set(
-        self,
-        n_states: int,
-        encoder: StateEncoder | None,
-        states: NDArray[Any],
-        rewards: NDArray[Any],
-        offsets: IntArray,
-        truncated: NDArray[np.bool_] | None,
-    ) -> Trajectories:
-        self.n_states, self.encoder = n_states, encoder
-        self.states, self.rewards, self.offsets = map(_read_only, (states, rewards, offsets))
-        self.truncated = None if truncated is None else _read_only(truncated)
-        return self
-
-    @classmethod
-    def _like(cls, *checked: Any) -> Trajectories:
-        """Return others, of arguments of `_set` that have been checked."""
-        return cls.__new__(cls)._set(*checked)
+    def _with(self, **checked: Any) -> Trajectories:
+        """Return others, with some attributes that have been checked in the place of these."""
+        other = object.__new__(type(self))
+        read_only = {name: _read_only(one) if isinstance(one, np.ndarray) else one for name, one in checked.items()}
+        other.__dict__ = vars(self) | read_only
+        return other
 
     def with_rewards(self, rewards: NDArray[np.float64]) -> Trajectories:
         """Return them with other rewards, which the caller has checked."""
-        return self._like(self.n_states, self.encoder, self.states, rewards, self.offsets, self.truncated)
+        return self._with(rewards=rewards)
 
     def with_states(self, states: NDArray[np.int64], n_states: int) -> Trajectories:
         """Return them over other states, which the caller has checked."""
-        return self._like(n_states, None, states, self.rewards, self.offsets, self.truncated)
+        return self._with(n_states=n_states, encoder=None, states=states)
 
     @classmethod
     @suppress_float_warnings
@@ -201,9 +190,10 @@ class Trajectories:
             As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
         """
         number, encoder = declared_states(n_states, states)
-        column, of_all = _column_or_flag(truncated)
+        column = None if isinstance(truncated, bool) else truncated
         flat = sources.from_table(frame, sources.Names.of(trajectory, state, reward, step, column), encoder)
-        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated if of_all is None else of_all)
+        said = truncated if isinstance(truncated, bool) else flat.truncated
+        return cls(*flat[:3], number, encoder=encoder, truncated=said)
 
     @classmethod
     def iter_sorted(
@@ -240,11 +230,11 @@ class Trajectories:
             As `from_frame`, or if rows are not sorted, or pyarrow is not installed.
         """
         number, encoder = declared_states(n_states, states)
-        column, of_all = _column_or_flag(truncated)
+        column = None if isinstance(truncated, bool) else truncated
         names = sources.Names.of(trajectory, state, reward, step, column)
         least = check.positive_integer("block_steps", block_steps)
         for block in sources.iter_sorted(frame, names, encoder, least):
-            said = block.truncated if of_all is None else of_all
+            said = truncated if isinstance(truncated, bool) else block.truncated
             yield cls(*block[:3], number, encoder=encoder, truncated=said)
 
     @classmethod
@@ -409,7 +399,7 @@ class Trajectories:
         rewards = np.concatenate([part.rewards for part in several])
         offsets = np.concatenate([*starting, starts[-1:]])
         truncated = np.concatenate(flags) if flags else None
-        return cls._like(first.n_states, first.encoder, states, rewards, offsets, truncated)
+        return first._with(states=states, rewards=rewards, offsets=offsets, truncated=truncated)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -443,7 +433,7 @@ class Trajectories:
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             steps = np.repeat(self.offsets[positions] - offsets[:-1], lengths) + np.arange(offsets[-1])
         truncated = None if self.truncated is None else self.truncated[whose]
-        return self._like(self.n_states, self.encoder, self.states[steps], self.rewards[steps], offsets, truncated)
+        return self._with(states=self.states[steps], rewards=self.rewards[steps], offsets=offsets, truncated=truncated)
 
     def _positions(self, selected: Any) -> IntArray:
         if isinstance(selected, slice):
@@ -464,10 +454,9 @@ class Trajectories:
         """Whether states, rewards, offsets, flags and what states stand for agree."""
         if not isinstance(other, Trajectories):
             return NotImplemented
-        return (self.n_states, self.encoder) == (other.n_states, other.encoder) and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("states", "rewards", "offsets", "truncated")
-        )
+        arrays = [(getattr(self, name), getattr(other, name)) for name in ("states", "rewards", "offsets", "truncated")]
+        same_states = (self.n_states, self.encoder) == (other.n_states, other.encoder)
+        return same_states and all(np.array_equal(*both) for both in arrays)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -512,11 +501,6 @@ def _flags(truncated: bool | ArrayLike, n_trajectories: int) -> NDArray[np.bool_
     if len(flags) != n_trajectories:
         raise ValueError("truncated must have one entry a trajectory")
     return np.array(flags, np.bool_, order="C")
-
-
-def _column_or_flag(truncated: str | bool | None) -> tuple[str | None, bool | None]:
-    """Return the column of flags, and the one flag of all: at most one of them is given."""
-    return (None, truncated) if isinstance(truncated, bool) else (truncated, None)
 
 
 def _vector(name: str, values: ArrayLike, kinds: str, accepted: str) -> NDArray[Any]:

@@ -187,7 +187,7 @@ def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_st
     """Cut a sorted table into blocks of whole trajectories, of at least so many steps but for the last."""
     pending: list[Rows] = []
     n_pending, last_start = 0, 0
-    for rows in _rows_of(table, names, encoder, _plain):
+    for rows in _rows_of(table, names, encoder, lambda batch, name: batch.plain(name)):
         starts = _starts(rows.ids)
         if len(starts) > 1 or (pending and pending[-1].ids[-1] != rows.ids[0]):
             last_start = n_pending + int(starts[-1])
@@ -280,10 +280,6 @@ def _rows_of(
                     None if names.step is None else batch.plain(names.step),
                     None if names.truncated is None else batch.plain(names.truncated).astype(np.bool_),
                 )
-
-
-def _plain(batch: Batch, name: str) -> NDArray[Any]:
-    return batch.plain(name)
 
 
 def _check_kinds(part: Part, names: Names, *, has_numbers: bool) -> None:
