@@ -214,14 +214,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         check_is_fitted(self)
         mean_std = self.mean_std_
         reach = normal_reach(level) * mean_std
-        columns = {
-            "mean": self.mean_,
-            "std_privacy": mean_std,
-            "low": self.mean_ - reach,
-            "high": self.mean_ + reach,
-            "variance": self.var_,
-            "scale": self.scale_,
-        }
+        columns = {"mean": self.mean_, "std_privacy": mean_std, "low": self.mean_ - reach, "high": self.mean_ + reach}
+        columns |= {"variance": self.var_, "scale": self.scale_}
         if features is None:
             features = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return Estimates({"feature": features}, columns, self._header(level=level, target="table"))
@@ -371,13 +365,10 @@ class PrivateBounds:
     release: Release
     feature_names: tuple[str, ...] | None = None
 
-    def _rows(self) -> list[tuple[str, Any, float, float]]:
+    def _rows(self) -> list[tuple[Any, ...]]:
         """Return the bounds: for each its kind, its feature and its limits."""
-        rows: list[tuple[str, Any, float, float]] = [
-            (name, "", 0.0, bound)
-            for name, bound in (("bound_x", self.bound_x), ("bound_y", self.bound_y))
-            if bound is not None
-        ]
+        norms = {"bound_x": self.bound_x, "bound_y": self.bound_y}
+        rows: list[tuple[Any, ...]] = [(name, "", 0.0, one) for name, one in norms.items() if one is not None]
         if self.box_x is not None:
             low, high = self.box_x
             features = self.feature_names or range(len(low))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -30,16 +31,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 def _pick_attack(privacy: Privacy, copies: int) -> Attack:
     """Attack the pick for people who have so many copies of a row each."""
     # Whatever noise is drawn in their fits, one predicts about x for everybody, and the other about -x.
-    models = [
-        ObjectivePerturbationRegressor(
-            privacy.epsilon,
-            bound_x=1.0,
-            bound_y=1.0,
-            constraint=Box(low=sign - 2.0**-10, high=sign + 2.0**-10),
-            fit_intercept=False,
-        ).fit(np.ones((1, 1)), np.ones(1))
-        for sign in (1.0, -1.0)
-    ]
+    options: dict[str, Any] = {"bound_x": 1.0, "bound_y": 1.0, "fit_intercept": False}
+    boxes = [Box(low=sign - 2.0**-10, high=sign + 2.0**-10) for sign in (1.0, -1.0)]
+    estimators = [ObjectivePerturbationRegressor(privacy.epsilon, constraint=box, **options) for box in boxes]
+    models = [estimator.fit(np.ones((1, 1)), np.ones(1)) for estimator in estimators]
     public_count = privacy.adjacency == "replace_one"
     # Under add/remove another person makes up for half of what the one who comes moves. Of all others nothing is seen.
     x, y = np.zeros((_PEOPLE, 1)), np.zeros(_PEOPLE)

@@ -155,9 +155,8 @@ def fit(
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UtilityWarning)
-            candidate.fit(
-                X, y, **_of_steps(candidate, {} if whose is None else {"groups": whose, "max_rows": max_rows})
-            )
+            several = {} if whose is None else {"groups": whose, "max_rows": max_rows}
+            candidate.fit(X, y, **_of_steps(candidate, several))
     finally:
         for step in steps:
             del step._shares_mu
@@ -187,9 +186,7 @@ def allowance(
     epsilon, delta = (math.fsum(getattr(one, name) for one in parts) for name in ("epsilon", "delta"))
     ledger = Ledger(Privacy(epsilon, delta, parts[0].adjacency), composition="basic", unit=unit)
     if reservation is not None:
-        ledger._on_release = lambda release: reservation.add(
-            replace(release, name=f"{name}: {release.name}", part=part)
-        )
+        ledger._on_release = lambda made: reservation.add(replace(made, name=f"{name}: {made.name}", part=part))
     return ledger
 
 

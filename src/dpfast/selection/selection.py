@@ -119,27 +119,19 @@ class Selection:
         ImportError
             If pandas is not installed.
         """
-        steps = [candidate.private_steps(one) for one in self.estimators_]
-        columns = {
-            "estimator": candidate.shown(self.estimators_),
-            "epsilon": [math.fsum(step.privacy_spent_.epsilon for step in own) for own in steps],
-            "delta": [math.fsum(step.privacy_spent_.delta for step in own) for own in steps],
-            "chosen": [place == self.best_index_ for place in range(len(steps))],
-        }
+        costs = [[step.privacy_spent_ for step in candidate.private_steps(one)] for one in self.estimators_]
+        columns: dict[str, Any] = {"estimator": candidate.shown(self.estimators_)}
+        for name in ("epsilon", "delta"):
+            columns[name] = [math.fsum(getattr(one, name) for one in own) for own in costs]
+        columns["chosen"] = [place == self.best_index_ for place in range(len(costs))]
         header = {"estimator": "Selection"} | header_of(self.releases_, self.privacy_spent_)
-        return Estimates({"candidate": range(len(steps))}, columns, header).frame()
+        return Estimates({"candidate": range(len(costs))}, columns, header).frame()
 
     def _repr_html_(self) -> str:
-        rows = [
-            (place, shown, "chosen" * (place == self.best_index_))
-            for place, shown in enumerate(candidate.shown(self.estimators_))
-        ]
-        return card(
-            "Selection",
-            spent_html(self.releases_, self.privacy_spent_),
-            grid(("", "candidate", ""), rows),
-            section("Releases", releases_html(self.releases_)),
-        )
+        shown = enumerate(candidate.shown(self.estimators_))
+        rows = [(place, text, "chosen" * (place == self.best_index_)) for place, text in shown]
+        cost, kept = spent_html(self.releases_, self.privacy_spent_), releases_html(self.releases_)
+        return card("Selection", cost, grid(("", "candidate", ""), rows), section("Releases", kept))
 
     def __repr__(self) -> str:
         return f"Selection(best_index_={self.best_index_}, best_estimator_={self.best_estimator_!r})"
