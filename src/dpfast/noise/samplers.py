@@ -613,11 +613,8 @@ class _FixedPointCells:
         return _FixedPointCells(FixedPoint(high, low, self._values.exponent), self._grid)
 
     def fraction(self, index: int) -> Fraction:
-        return (
-            Fraction(self._split_integer(self._values.integer(index))[1], self._unit)
-            if self._shift > 0
-            else Fraction(0)
-        )
+        left_over = self._split_integer(self._values.integer(index))[1] if self._shift > 0 else 0
+        return Fraction(left_over, self._unit)
 
     def join(self, offsets: FloatArray, start: int, released: FloatArray) -> None:
         if isinstance(self._cells, tuple):
