@@ -67,10 +67,8 @@ def held_by_the_dead(ledger: Ledger) -> str:
 
 def shown(ledger: Ledger) -> str:
     """Return the ledger's report, and the costs held with the numbers that settle them."""
-    lines = [ledger.report(), *map(_held, ledger.reservations)]
-    if note := held_by_the_dead(ledger):
-        lines.append(note)
-    return "\n".join(lines)
+    note = held_by_the_dead(ledger)
+    return "\n".join([ledger.report(), *map(_held, ledger.reservations), *([note] if note else [])])
 
 
 def described(ledger: Ledger) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def releases_html(releases: Sequence[Release], most: int = 12) -> str:
     """Tabulate releases, the last of many."""
     first = max(0, len(releases) - most)
     rows = [
-        (number, abbreviated(one.name), one.mechanism, one._noise_scales, *_costs(one))
+        (number, abbreviated(one.name), one.mechanism, one._noise_scales or "none of public size", *_costs(one))
         for number, one in enumerate(releases[first:], start=first + 1)
     ]
     left_out = facts([("", f"and {first} before these")]) if first else ""
@@ -241,7 +241,7 @@ class Release:
 
     @property
     def _noise_scales(self) -> str:
-        return ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items()) or "none of public size"
+        return ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items())
 
     @property
     def promised(self) -> Privacy:
@@ -263,8 +263,7 @@ class Release:
 
     def summary(self) -> str:
         """Return a line for a report."""
-        scales = ", ".join(f"{name} {scale:.4g}" for name, scale in self.scales.items())
-        noise = f"{self.mechanism} noise, scale {scales}" if scales else f"{self.mechanism} noise"
+        noise = f"{self.mechanism} noise{f', scale {self._noise_scales}' if self.scales else ''}"
         if self.sample is not None:
             noise += "; xx of a secret sample of {:,} of {:,} rows".format(*self.sample)
         if self.unit == "person":

@@ -439,7 +439,7 @@ class Ledger:
 
     def __enter__(self) -> Self:
         refuse_generator(sys._getframe(1))
-        enter_block(self)
+        _open[Block(self)] = None
         return self
 
     def __exit__(
@@ -821,11 +821,6 @@ class Block:
 _own: ContextVar[tuple[Block, ...]] = ContextVar("blocks", default=())
 # Those of users, in all threads. Additions and removals of a dict's keys are atomic.
 _open: dict[Block, None] = {}
-
-
-def enter_block(ledger: Ledger) -> None:
-    """Let a ledger pay from here on."""
-    _open[Block(ledger)] = None
 
 
 def leave_block(ledger: Ledger) -> None:
