@@ -274,7 +274,7 @@ def test_printed_objective_perturbation_is_not_private(delta, epsilon, printed_d
     t = 10
     bounds = PanelBounds.of(1, 1, np.ones(t))
     chosen = PrintedObjectivePerturbation.calibrate(
-        Privacy(2.0 * epsilon, delta), bounds, 10.0, split=(epsilon, epsilon), curvature=20.0
+        Privacy(2.0 * epsilon, delta), bounds, 10.0, split=(epsilon, epsilon)
     )
     own = chosen.noise_scales.weights
     law = law_of_noise(own.mechanism, own.scale)

@@ -42,8 +42,7 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
     for claim in claims(privacy):
         for way in ways:
             yield _moment_attack(way, claim)
-        yield _path_attack(claim)
-        yield from _count_attacks(claim)
+        yield from _step_attacks(claim)
         if claim.adjacency == "replace_one":
             yield _moment_attack(Rows("moments of donors, repeatedly", short), claim, repeatedly=True)
             yield _output_attack(claim)
@@ -64,16 +63,12 @@ def _moment_attack(rows: Rows, privacy: Privacy, *, repeatedly: bool = False) ->
     return shifted_attack(rows, privacy.adjacency, fit, estimator)
 
 
-def _path_attack(privacy: Privacy) -> Attack:
-    """Attack the mean path with a donor that is at one end of the range throughout, then at the other, or gone."""
-    estimator = SyntheticControl(**claimed(privacy), row_bound=None, center="private")
+def _step_attacks(privacy: Privacy) -> Iterator[Attack]:
+    """Attack the mean path with a donor at one end of the range, then at the other; counts by one long, then short."""
+    centred = SyntheticControl(**claimed(privacy), row_bound=None, center="private")
     ends = np.ones(_N_PRE + 1), -np.ones(_N_PRE + 1)
     summed = partial(sum_paths, rows=_ROWS, origin=0.0, bound=math.sqrt(_N_PRE + 1.0), n_threads=1)
-    return _step_attack("mean path of donors", estimator, privacy, ends, summed)
-
-
-def _count_attacks(privacy: Privacy) -> Iterator[Attack]:
-    """Attack counts of donors, of lengths and of outcomes, with a donor that is long, then short, or gone."""
+    yield _step_attack("mean path of donors", centred, privacy, ends, summed)
     sizes = np.ones(_N_PRE + 1), np.full(_N_PRE + 1, 0.1)
     bins = length_bins(_ROWS.ways(None, None)[0])
     declared, found = SyntheticControl(**claimed(privacy)), SyntheticControl(bound="private", **claimed(privacy))

@@ -105,6 +105,11 @@ class PanelBounds:
         slack = 1.0 + NORM_SLACK
         return cls(n_donors, len(target), n_post, norm, pre * slack, post * slack)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Those of the panel, as calibrations take them."""
+        return {"n_donors": self.n_donors, "n_pre": self.n_pre, "n_post": self.n_post}
+
     def weight_error(self, ridge: float) -> float:
         """Return how far computed ridge weights may be from the exact ones, whatever the donors.
 
@@ -173,11 +178,6 @@ class DonorMechanism(SingleRelease):
         return self.noise_scales.privacy
 
     @property
-    def expected_error(self) -> float:
-        """Rough root mean square of the privacy error of a predicted entry."""
-        return self.noise_scales.expected_error
-
-    @property
     def scales(self) -> dict[str, float]:
         """Scales of all noise, by what it is added to."""
         second, scale = self._second
@@ -211,15 +211,13 @@ class DonorMechanism(SingleRelease):
             noisy = draw("L2-Laplace", scale, panel.post.ravel(), source).reshape(panel.post.shape)
         else:
             noisy = self._projections(panel, weights[:, np.newaxis], source)[:, 0]
-        # Weights that follow from noise in their objective are on no grid.
-        on_grid = {"weights": self.noise_scales.weight_scale} if self.first == "weights" else {}
-        return Drawn(
-            self.noise_scales.mechanism + (" objective" if self.first == "objective" else ""),
-            {"weights": weights, second: noisy},
-            {value: noise.default_grid(one) for value, one in (on_grid | {second: scale}).items()},
-            self.noise_scales.mu,
-            remark=self._remark,
-        )
+        own = self.noise_scales
+        law: str = own.mechanism
+        scales = {"weights": own.weight_scale, second: scale}
+        if self.first == "objective":  # weights that follow from noise in their objective are on no grid
+            law, scales = f"{law} objective", {second: scale}
+        grid = {value: noise.default_grid(one) for value, one in scales.items()}
+        return Drawn(law, {"weights": weights, second: noisy}, grid, own.mu, remark=self._remark)
 
     def _projections(self, panel: BoundedPanel, weights: FloatArray, source: noise.BitSource) -> FloatArray:
         """Draw the second noise for every column of weights."""
@@ -344,9 +342,7 @@ class DonorObjectivePerturbation(DonorMechanism):
             gradient=donor_gradient(n, row, bounds.target_norm),
             ridge=ridge,
             projection_sensitivity=bounds.projection_sensitivity,
-            n_donors=n,
-            n_pre=bounds.n_pre,
-            n_post=bounds.n_post,
+            **bounds.sizes,
         )
         tolerance = 2.0 * max(_perturbation(bounds, calibrated), _LEAST_TOLERANCE)
         return cls(bounds, calibrated, calibrated.weights.strong_convexity, tolerance)
@@ -404,12 +400,11 @@ class PrintedOutputPerturbation(OutputPerturbation):
         """Take the printed scales; norms below those of entries in [-1, 1] are of no use to them."""
         if privacy.delta > 0.0:
             raise ValueError("delta must be 0 for the printed output perturbation: Algorithm 2 has no other form")
-        parts, n = _split(privacy, split), bounds.n_donors
-        sizes = {"n_donors": n, "n_pre": bounds.n_pre, "n_post": bounds.n_post}
-        own: DonorNoise = printed("synthetic_control", "printed_output_noise")(*parts, ridge=ridge, **sizes)
+        parts = _split(privacy, split)
+        own: DonorNoise = printed("synthetic_control", "printed_output_noise")(*parts, ridge=ridge, **bounds.sizes)
         if bounds.weight_sensitivity(ridge) > own.weight_scale * parts[0]:
             raise ValueError("target must lie within the declared range for the printed output perturbation")
-        in_weights = coordinate_deviation(own.mechanism, own.weight_scale, n)
+        in_weights = coordinate_deviation(own.mechanism, own.weight_scale, bounds.n_donors)
         return cls(bounds, _claimed(own, privacy, bounds, ridge, in_weights), ridge)
 
 
@@ -425,25 +420,12 @@ class PrintedObjectivePerturbation(DonorMechanism):
 
     @classmethod
     def calibrate(
-        cls,
-        privacy: Privacy,
-        bounds: PanelBounds,
-        ridge: float,
-        *,
-        split: tuple[float, float] | None = None,
-        curvature: float | None = None,
+        cls, privacy: Privacy, bounds: PanelBounds, ridge: float, *, split: tuple[float, float] | None = None
     ) -> Self:
-        """Take the printed scales, with the exact c unless one is given; the convexity used is lambda + Delta."""
-        n, before = bounds.n_donors, bounds.n_pre
-        own: DonorObjectiveNoise = printed("synthetic_control", "printed_objective_noise")(
-            *_split(privacy, split),
-            privacy.delta,
-            n_donors=n,
-            n_pre=before,
-            n_post=bounds.n_post,
-            ridge=ridge,
-            curvature=donor_curvature(n, math.sqrt(before)) if curvature is None else curvature,
-        )
+        """Take the printed scales, with the exact c; the convexity used is lambda + Delta."""
+        n, scales = bounds.n_donors, printed("synthetic_control", "printed_objective_noise")
+        numbers = bounds.sizes | {"ridge": ridge, "curvature": donor_curvature(n, math.sqrt(bounds.n_pre))}
+        own: DonorObjectiveNoise = scales(*_split(privacy, split), privacy.delta, **numbers)
         convexity = own.weights.strong_convexity
         in_weights = own.weights.coordinate_scale(n) / convexity
         return cls(bounds, _claimed(own, privacy, bounds, convexity, in_weights), convexity)

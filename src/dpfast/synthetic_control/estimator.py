@@ -295,8 +295,8 @@ class SyntheticControl(TargetReports):
         def read() -> tuple[io.Panel, ArrayLike | None, Any]:
             table = io.read_now(donors)
             self._check_order(table, "donors", orientation == "periods_by_units")
-            options = {"orientation": orientation, "predictors": self._predictors.names} | self._may_lack
-            return io.open_panel(table, n_pre, **options), target, labels_of(target, 0)
+            panel = io.open_panel(table, n_pre, orientation=orientation, **self._panel_options)
+            return panel, target, labels_of(target, 0)
 
         return self._fit(self._checked(), read)
 
@@ -336,7 +336,7 @@ class SyntheticControl(TargetReports):
             )
 
         def read() -> tuple[io.Panel, ArrayLike, Any]:
-            options = {"predictors": self._predictors.names} | self._may_lack
+            options = self._panel_options
             panel, own = io.open_long_panel(io.read_now(frame), unit, time, value, treated, n_pre, **options)
             return panel, own, treated if own.ndim == 2 else [treated]
 
@@ -412,8 +412,7 @@ class SyntheticControl(TargetReports):
         mu = None if None in mus else compose_mu([one for one in mus if one is not None] * repeats)
         cost = Privacy(total, repeats * len(each) * privacy.delta, self.adjacency)
         with reserve(self, cost, mu=mu) as reservation:
-            options = {"orientation": orientation, "predictors": self._predictors.names} | self._may_lack
-            panel = io.open_panel(donors, n_pre, **options)
+            panel = io.open_panel(donors, n_pre, orientation=orientation, **self._panel_options)
             values, public = self._read(lambda: (panel, None, ()))
             every = [self._steps(one, public, repeatedly=True) for one in each]
             for steps in every:
@@ -619,12 +618,6 @@ class SyntheticControl(TargetReports):
         """Whether the centre is requested by this name: arrays are compared with none."""
         return isinstance(self.center, str) and self.center == name
 
-    def _center_path(self, public: _Public) -> FloatArray:
-        """Return the public centre in mapped units."""
-        path, (offset, half_width) = self._public_center(public), self._range()
-        low = 0.0 if self.nonnegative else -1.0
-        return np.asarray(np.clip((path - offset) / half_width, low, 1.0))
-
     def _public_center(self, public: _Public) -> FloatArray:
         """Return the public centre in units of the outcomes; of predictors the middle of their limits, if not given."""
         n_periods = len(public.periods)
@@ -652,62 +645,43 @@ class SyntheticControl(TargetReports):
 
     def _steps(self, privacy: Privacy, public: _Public, *, repeatedly: bool = False) -> DonorSteps:
         """Calibrate all that is released of donors, from public numbers alone."""
-        rows = DonorRows(
-            *self._range(),
-            public.n_pre,
-            public.n_post,
-            nonnegative=self.nonnegative,
-            basis=orthonormal_basis(self.basis, public.n_pre),
-            observation_rate=self.observation_rate,
-            n_predictors=public.n_predictors,
-        )
+        basis = orthonormal_basis(self.basis, public.n_pre)
+        options: dict[str, Any] = {"nonnegative": self.nonnegative, "observation_rate": self.observation_rate}
+        options |= {"basis": basis, "n_predictors": public.n_predictors}
+        rows = DonorRows(*self._range(), public.n_pre, public.n_post, **options)
         bound = None if repeatedly and isinstance(self.row_bound, str) else self.row_bound
         center: FloatArray | Literal["private", "auto"] | None = None
         if isinstance(self.center, str) and not self._center_is("target"):
             center = "private" if self._center_is("private") else "auto" if isinstance(bound, str) else None
         elif self.center is not None:
-            center = self._center_path(public)
+            center = np.clip((self._public_center(public) - rows.offset) / rows.half_width, rows.least, 1.0)
         # Predictions must not shrink towards the target's later outcomes: its effect would shrink.
         restored = self._center_is("target")
-        return DonorSteps(
-            privacy,
-            rows,
-            center,
-            bound,
-            public.n_donors,
-            restored,
-            "auto" if isinstance(self.ridge, str) else float(self.ridge),
-            self.n_components,
-            self.placebo_share,
-        )
+        ridge = self.ridge if isinstance(self.ridge, str) else float(self.ridge)
+        keep, share = self.n_components, self.placebo_share
+        return DonorSteps(privacy, rows, center, bound, public.n_donors, restored, ridge, keep, share)
 
     def _algorithm(self, privacy: Privacy, n_donors: int, n_post: int, target: FloatArray) -> DonorMechanism:
         """Calibrate "output" or "objective" from public numbers; the target is in mapped units."""
         row_bound = self.row_bound if isinstance(self.row_bound, tuple | list) else (None, None)
-        return algorithm(
-            "output" if self.mechanism == "output" else "objective",
-            self.calibration,
-            privacy,
-            PanelBounds.of(n_donors, n_post, target, row_bound),
-            self._lambda(len(target)),
-            split=self.split,
-        )
+        bounds, ridge = PanelBounds.of(n_donors, n_post, target, row_bound), self._lambda(len(target))
+        chosen: Literal["output", "objective"] = "output" if self.mechanism == "output" else "objective"
+        return algorithm(chosen, self.calibration, privacy, bounds, ridge, split=self.split)
 
     @property
     def _release_name(self) -> str:
-        what = "moments of donors before and across the intervention"
-        if self.mechanism != "cross_section" and not math.isinf(self.epsilon):
-            what = "weights of donors and the prediction made with them"
-        return self._named(what)
+        # Of weights a fit names its release itself.
+        return self._named("moments of donors before and across the intervention")
 
     def _named(self, what: str) -> str:
         return f"{type(self).__name__}: {what}"
 
     @property
-    def _may_lack(self) -> dict[str, Any]:
-        """Say whether panels may lack entries, and donors."""
+    def _panel_options(self) -> dict[str, Any]:
+        """Names of predictors, and whether panels may lack entries, and donors."""
         public = self.adjacency == "replace_one" or math.isinf(self.epsilon)
-        return {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
+        lacks = {"may_miss": self.observation_rate is not None, "may_be_empty": not public}
+        return {"predictors": self._predictors.names} | lacks
 
     def _read(self, read: _Read, *, is_mapped: bool = True) -> tuple[Any, _Public]:
         """Read a panel: donors in input units, an array or partitions, and its public facts.
@@ -732,9 +706,8 @@ class SyntheticControl(TargetReports):
         public = _Public(len(names) + panel.n_pre, periods, series, n_donors, len(names), labels)
         if not names or not is_mapped:
             return panel.values, public
-        if math.isinf(self.epsilon):
-            return self._mapping(panel.values), public
-        return self._mapping.of_donors(panel.values), public
+        mapping = self._mapping
+        return (mapping if math.isinf(self.epsilon) else mapping.of_donors)(panel.values), public
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, read: _Read) -> Summed:
         donors, public = self._read(read)
@@ -748,8 +721,8 @@ class SyntheticControl(TargetReports):
         own = (public.target[: public.n_pre] - offset) / half_width
         chosen = self._algorithm(privacy, len(donors), public.n_post, own)
         panel = BoundedPanel.of(donors, own, chosen.bounds, offset, half_width)
-        what = "weights of donors and the prediction made with them"
-        return Summed(Named(what, chosen), panel, public, Expected(error_of_weights(chosen), len(donors), "donors"))
+        mechanism = Named("weights of donors and the prediction made with them", chosen)
+        return Summed(mechanism, panel, public, Expected(error_of_weights(chosen), len(donors), "donors"))
 
     def _beyond_range(self, public: _Public) -> str:
         """Say that the target is beyond the range, if it is: whether donors keep to it is private."""
@@ -775,14 +748,9 @@ class SyntheticControl(TargetReports):
     def _weighing(self, release: Release, ridge: float) -> dict[str, Any]:
         """Return the attributes of released weights."""
         offset, half_width = self._range()
-        return {
-            "weights_": np.array(release.values["weights"]),
-            "prediction_": offset + half_width * prediction(release),
-            "ridge_": ridge,
-            "noise_floor_": 0.0,
-            "n_components_": None,
-            "_limits": (offset - half_width, offset + half_width),
-        }
+        predicted, limits = offset + half_width * prediction(release), (offset - half_width, offset + half_width)
+        found: dict[str, Any] = {"weights_": np.array(release.values["weights"]), "prediction_": predicted}
+        return found | {"ridge_": ridge, "noise_floor_": 0.0, "n_components_": None, "_limits": limits}
 
     def _predicting(self, solution: Solution) -> dict[str, Any]:
         """Return the attributes of released moments."""
@@ -814,16 +782,9 @@ class SyntheticControl(TargetReports):
         elif self.center is not None and not isinstance(self.center, str):
             about = self._public_center(public)
         center, solution = textbook(donors, about, public.n_pre, basis, ridge, keep, self.observation_rate)
-        facts = {
-            "ridge_": ridge / half_width**2,
-            "noise_floor_": 0.0,
-            "n_components_": keep,
-            "center_": center,
-            "_limits": None,
-            "_n_donors": None,
-        }
+        facts = {"ridge_": ridge / half_width**2, "noise_floor_": 0.0, "n_components_": keep, "center_": center}
         release = self._exact_release({"coef": solution["coef_"], "center": center})
-        return Solved((release,), public.attributes | facts | solution)
+        return Solved((release,), public.attributes | facts | solution | {"_limits": None, "_n_donors": None})
 
     def _check_order(self, table: Any, name: str, periods_are_rows: bool = False) -> None:
         """Refuse a query if the order of its rows would influence the release."""

@@ -73,10 +73,8 @@ class Control(JobType):
 
     def facts(self, model: SyntheticControl) -> list[tuple[str, str]]:
         """Describe the choices made and the fit before the intervention."""
-        stated = [
-            ("periods", f"{model.n_pre_} before the intervention, {model.n_post_} after it"),
-            ("penalty used", repr(float(model.ridge_))),
-        ]
+        periods = f"{model.n_pre_} before the intervention, {model.n_post_} after it"
+        stated = [("periods", periods), ("penalty used", repr(float(model.ridge_)))]
         if model.target_ is None:
             return stated
         rows = np.atleast_2d(model.target_)
@@ -86,9 +84,8 @@ class Control(JobType):
             stated.append(("root mean squared error before the intervention", errors))
         if model._has_interval():
             low, high = model.interval(rows[:, : model._n_before], LEVEL)
-            stated.append(
-                ("error as released", f"limits reach {float(np.mean(high - low)) / 2.0:.2g} on average, by the noise")
-            )
+            reach = float(np.mean(high - low)) / 2.0
+            stated.append(("error as released", f"limits reach {reach:.2g} on average, by the noise"))
         return stated
 
 

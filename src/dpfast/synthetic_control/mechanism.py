@@ -315,15 +315,8 @@ def sum_donors(donors: FloatArray, rows: DonorRows, n_threads: int | None) -> Gr
     pre, post = rows.pre_and_post(donors)
     with np.errstate(divide="ignore"):
         factors = np.minimum(rows.bound_pre / lengths_of(pre), rows.bound_post / lengths_of(post))
-    factors = np.minimum(factors, 1.0)[:, None]
-    return gram(
-        factors * pre,
-        factors * post,
-        bound_x=rows.bound_pre,
-        bound_y=rows.bound_post,
-        sums=rows.restored,
-        n_threads=n_threads,
-    )
+    x, y = (np.minimum(factors, 1.0)[:, None] * part for part in (pre, post))
+    return gram(x, y, bound_x=rows.bound_pre, bound_y=rows.bound_post, sums=rows.restored, n_threads=n_threads)
 
 
 def lengths_of(rows: FloatArray) -> FloatArray:
@@ -361,15 +354,11 @@ class CrossSection(SingleRelease):
     @classmethod
     def _of(cls, rows: DonorRows, privacy: Privacy) -> Self:
         features, outcomes = rows.shape
+        bounds = rounded_bound(rows.bound_pre, features), rounded_bound(rows.bound_post, outcomes)
         public = {"n"} if privacy.adjacency == "replace_one" else set()
         weights = {name: cost for name, cost in rows.costs().items() if name not in public}
-        joint = JointMoments.calibrate(
-            privacy,
-            (rounded_bound(rows.bound_pre, features), rounded_bound(rows.bound_post, outcomes)),
-            rows.shape,
-            weights,
-            nonnegative=rows.nonnegative and rows.center is None and rows.basis is None,
-        )
+        is_nonnegative = rows.nonnegative and rows.center is None and rows.basis is None
+        joint = JointMoments.calibrate(privacy, bounds, rows.shape, weights, nonnegative=is_nonnegative)
         return cls(joint, joint.cost(weights), rows)
 
     @property

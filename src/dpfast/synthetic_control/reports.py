@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,10 +171,6 @@ def _paragraph(table: DataFrame, level: float | None) -> str:
         low, high = float(table["low"].mean()), float(table["high"].mean())
         lines.append(f"{name} of the average effect: {low:.4g} to {high:.4g}.")
     return "\n".join(lines)
-
-
-def _also(predictors: Sequence[str]) -> str:
-    return f", and predictors {', '.join(predictors)}" if predictors else ""
 
 
 def _label(period: Any) -> str:
@@ -346,15 +341,10 @@ class TargetReports(PrivateEstimator):
         if self._is_for_one_target:
             return self._released_interval(pre, level)
         released = self._released
-        rows = released.rows
+        section, values, rows = released.section, released.values, released.rows
+        features = np.atleast_2d(rows.features(self._mapping(pre)))
         limits = prediction_interval(
-            released.section,
-            released.values,
-            self._n_donors,
-            np.atleast_2d(rows.features(self._mapping(pre))),
-            ridge=self.ridge_,
-            n_components=self.n_components_,
-            level=level,
+            section, values, self._n_donors, features, ridge=self.ridge_, n_components=self.n_components_, level=level
         )
         low, high = (rows.predicted(one).reshape(*pre.shape[:-1], self.n_post_) for one in limits)
         return low, high
@@ -382,10 +372,9 @@ class TargetReports(PrivateEstimator):
         own = (self._own_target() - offset) / half_width
         chosen = self._algorithm(self._privacy_within_range, len(self.weights_), self.n_post_, own)
         half = half_width * output_half_width(chosen, self._releases_within_range[0], level)
-        low, high = (
-            np.broadcast_to(self.prediction_ + side, (*pre.shape[:-1], self.n_post_)) for side in (-half, half)
-        )
-        return self._clipped(low), self._clipped(high)
+        sides, shape = (self.prediction_ - half, self.prediction_ + half), (*pre.shape[:-1], self.n_post_)
+        low, high = (self._clipped(np.broadcast_to(side, shape)) for side in sides)
+        return low, high
 
     def _has_interval(self) -> bool:
         check_is_fitted(self)
@@ -568,9 +557,8 @@ class TargetReports(PrivateEstimator):
         columns = {"observed": observed, "estimate": estimate, "difference": difference}
         index = pd.Index(known.names, name="predictor")
         if pre.ndim == 2:
-            index = pd.MultiIndex.from_product(
-                [self._names_of(target, len(pre)), known.names], names=["target", index.name]
-            )
+            targets = pd.Index(self._names_of(target, len(pre)), name="target")
+            index = pd.MultiIndex.from_product([targets, index])
         return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
 
     def plot(
@@ -727,10 +715,11 @@ class TargetReports(PrivateEstimator):
         """
         offered = level if self._has_interval() else None
         table = self.effect(target, level=offered)
-        promised = guarantee_of(self.releases_, self.privacy_spent_)
+        promised, names = guarantee_of(self.releases_, self.privacy_spent_), self._predictors.names
+        also = f", and predictors {', '.join(names)}" if names else ""
         facts = [
             f"Synthetic control by {self.mechanism!r}: {self.n_pre_} periods before the intervention, {self.n_post_} "
-            f"after it{_also(self._predictors.names)}; ridge lambda = {self.ridge_:.4g}.",
+            f"after it{also}; ridge lambda = {self.ridge_:.4g}.",
             f"Guarantee for every donor: {promised}. The target's own record is not protected.",
         ]
         fits = np.atleast_1d(self.pre_fit(target))
@@ -889,19 +878,14 @@ class TargetReports(PrivateEstimator):
             raise ValueError("placebo_ranks needs noisy counts of donors' errors: fit with a placebo_share")
         released, rows = self._released, np.atleast_2d(self._whole(target))
         assert released.errors is not None
-        ratios, n = released.errors_of_series.ratios(self._mapping(rows)), released.number
+        ratios, n = released.errors_of_series.ratios(self._mapping(rows)), 1.0 + released.number
         beyond, deviation = released.errors.tail(ratios)
-        least, most = np.full_like(beyond, 1.0 / (1.0 + n)), np.ones_like(beyond)
-        share = NoisyRatio(
-            1.0 + beyond,
-            np.full_like(beyond, 1.0 + n),
-            np.broadcast_to(deviation, beyond.shape) ** 2,
-            np.full_like(beyond, released.number_deviation**2),
-            np.zeros_like(beyond),
-        )
+        least, most = np.full_like(beyond, 1.0 / n), np.ones_like(beyond)
+        variances = deviation**2, np.full_like(beyond, released.number_deviation**2)
+        share = NoisyRatio(1.0 + beyond, np.full_like(beyond, n), *variances, np.zeros_like(beyond))
         low, high = share.limits(float(ndtri(0.5 + level / 2.0)), least, most)
-        values = np.clip((1.0 + beyond) / (1.0 + n), least, most)
-        values[deviation / (1.0 + n) > np.maximum(_MOST_NOISE, _MOST_OF_VALUE * values)] = np.nan
+        values = np.clip((1.0 + beyond) / n, least, most)
+        values[deviation / n > np.maximum(_MOST_NOISE, _MOST_OF_VALUE * values)] = np.nan
         shares = {"p_value": values, "low": low, "high": high}
         names = self._names_of(target, len(rows))
         return pd.DataFrame({"ratio": ratios} | shares, index=pd.Index(names, name="target"))

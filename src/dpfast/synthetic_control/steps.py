@@ -315,8 +315,7 @@ class DonorSteps(Mechanism[Solution]):
         """Return the number of donors; if it is private and needed, the released count."""
         if self.n_donors is not None:
             return max(float(self.n_donors), 1.0)
-        is_needed = isinstance(self.row_bound, str) or isinstance(self.center, str) or self.placebo_share is not None
-        if not is_needed:
+        if not (isinstance(self.row_bound, str) or isinstance(self.center, str) or self.placebo_share is not None):
             return 1.0
         noise = self._noise_of_number(budget)
         released = yield Query("number of donors", noise, partial(Donors.summed, function=count_donors))
@@ -658,7 +657,7 @@ _FEW_PERIODS = 64
 
 def error_of_weights(mechanism: DonorMechanism, spread: float = SPREAD) -> float:
     """Return the same for released weights; their noise does not fall with more donors."""
-    return mechanism.expected_error / math.sqrt(spread)
+    return mechanism.noise_scales.expected_error / math.sqrt(spread)
 
 
 def planned_with_moments(calibrated: Callable[[int], DonorSteps], n: int, target: float, alike: FloatArray) -> Plan:
