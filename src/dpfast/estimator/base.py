@@ -30,17 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 from dpfast import _arguments as check
 from dpfast import io, noise, plotting
 from dpfast._threads import resolve_n_threads
-from dpfast.estimator import persistence
+from dpfast.estimator import persistence, representation
 from dpfast.estimator.persistence import LEFT_OUT, Unsolved, parameter_names
-from dpfast.estimator.representation import (
-    Container,
-    check_output,
-    document,
-    html_of,
-    missing_parameter,
-    presented,
-    with_output,
-)
 from dpfast.ledger import Ledger, Release, Reservation, paying
 from dpfast.ledger.entries import header_of
 from dpfast.ledger.ledger import ledger_of_block
@@ -121,10 +112,6 @@ def _owned(value: Any) -> Any:
     return value.copy() if hasattr(value, "iloc") else value
 
 
-def _dense(table: Any) -> Any:
-    return io.in_memory(table, "X", may_copy=True) if io.is_sparse(table) else table
-
-
 Class = TypeVar("Class", bound=type)
 
 # What other estimators take, and this one may not.
@@ -141,15 +128,12 @@ def explains_parameters(cls: Class) -> Class:
     def explaining(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in kwargs:
             if name not in known:
-                near = (
-                    _ELSEWHERE.get(name)
-                    or check.nearest(name, known)
-                    or f"its parameters: {', '.join(list(known)[1:])}"
-                )
-                raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near}")
+                near = _ELSEWHERE.get(name) or check.nearest(name, known)
+                others = f"its parameters: {', '.join(list(known)[1:])}"
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}; {near or others}")
         for name in needed:
             if name not in kwargs:
-                raise missing_parameter(cls, name, args[0] if args else kwargs.get("epsilon"))
+                raise representation.missing_parameter(cls, name, args[0] if args else kwargs.get("epsilon"))
         init(self, *args, **kwargs)
 
     cls.__init__ = explaining  # type: ignore[misc]
@@ -315,7 +299,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             if name in _FITS:
                 takes_weights = name != "fit" or "sample_weight" in signature(method).parameters
                 setattr(cls, name, _on_a_copy(method if takes_weights else _without_weights(method)))
-        document(cls, PrivateEstimator.__doc__ or "")
+        representation.document(cls, PrivateEstimator.__doc__ or "")
 
     def _checked(self) -> Privacy:
         """Refuse bad parameters; return the guarantee to spend."""
@@ -406,7 +390,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             if opened is not None:
                 data = opened(*data)
             if math.isinf(privacy.epsilon):
-                releases, attributes = self._with_placeholders()._fit_without_noise(*map(_dense, data))
+                dense = (io.in_memory(one, "X", may_copy=True) if io.is_sparse(one) else one for one in data)
+                releases, attributes = self._with_placeholders()._fit_without_noise(*dense)
                 reservation.commit(*releases)
                 shape: Any = getattr(data[0], "shape", ())
                 if self.adjacency == "replace_one" and len(shape) == 2:
@@ -553,7 +538,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """
         return persistence.load(cls, path)
 
-    def set_output(self, *, predict: Container | None = None) -> Self:
+    def set_output(self, *, predict: representation.Container | None = None) -> Self:
         """Choose the container of predictions: by `predict`, `predict_proba` and `decision_function`.
 
         Parameters
@@ -576,7 +561,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             If the library is not installed.
         """
         if predict is not None:
-            self._sklearn_output_config = with_output(self._output_config, predict)
+            self._sklearn_output_config = representation.with_output(self._output_config, predict)
         return self
 
     @property
@@ -589,12 +574,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         self, values: Any, given: Any, names: Sequence[Any] | None, name: Any = None, rows: Any = None
     ) -> NDArray[Any]:
         """Return predictions as requested: as an array, or what else `set_output` names."""
-        shown: NDArray[Any] = presented(self._output_config, values, given, names, name, rows)
+        shown: NDArray[Any] = representation.presented(self._output_config, values, given, names, name, rows)
         return shown
 
     def _repr_html_inner(self) -> str:
         """Return the notebook view: parameters, and the cost of a fit, or its spending and releases."""
-        return html_of(self)
+        return representation.html_of(self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """Return the views for notebooks to choose from, as scikit-learn's configuration requests."""
@@ -778,7 +763,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _check_loaded(self) -> None:
         self._checked()
-        check_output(self._output_config)
+        representation.check_output(self._output_config)
         if not any(name[-1] == "_" for name in vars(self)):
             return
         if not isinstance(self.privacy_spent_, Privacy):

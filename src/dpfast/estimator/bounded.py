@@ -252,11 +252,9 @@ def missing_outcomes(caller: str) -> ValueError:
 def open_with_outcome(caller: str, X: Any, y: Any, *, may_copy: bool = False, or_more: bool = False) -> io.Table:
     """Open a table whose outcomes are one column, `or_more`."""
     table = open_with_outcomes(caller, X, y, may_copy=may_copy)
-    if table.n_outcomes > 1 and or_more:
-        return table
-    if table.n_outcomes > 1:
+    if table.n_outcomes > 1 and not or_more:
         raise ValueError(f"y must have one column, got {table.n_outcomes}")
-    if getattr(y, "ndim", 1) == 2:
+    if table.n_outcomes == 1 and getattr(y, "ndim", 1) == 2:
         warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
     return table
 
@@ -400,15 +398,8 @@ class BoundedEstimator(PrivateEstimator):
         mechanism, rest = NoisySizes.within(privacy, self._is_gaussian, sizes, table.n_features, unit=unit)
         # What a table is refused for is said before anything is drawn, whatever the bounds on its rows will be.
         self._with_placeholders()._sum(rest, source, *data)
-        counts = size_counts(
-            table,
-            sizes,
-            map_x=measured.map_x,
-            map_y=measured.map_y,
-            groups=measured.groups,
-            max_rows=measured.max_rows,
-            n_threads=self.n_threads,
-        )
+        rows: dict[str, Any] = {"map_x": measured.map_x, "map_y": measured.map_y, "groups": measured.groups}
+        counts = size_counts(table, sizes, **rows, max_rows=measured.max_rows, n_threads=self.n_threads)
         # Public under replace-one: every histogram has everybody in it.
         n_people = int(counts.low[0].sum()) if self.adjacency == "replace_one" else None
         release = mechanism.noise.release(counts, source, f"{type(self).__name__}: counts of people by size")
@@ -418,11 +409,9 @@ class BoundedEstimator(PrivateEstimator):
             "measures is left out of the fit, with coefficients of 0. Give bounds, or a larger epsilon."
         )
         named = {"bound_x": found.rows, "bound_y": found.outcomes, "box_x": found.box}
-        attributes: dict[str, Any] = {
-            f"{name}_": np.array(one) if isinstance(one, tuple) else one
-            for name, one in named.items()
-            if one is not None
-        }
+        attributes: dict[str, Any] = {f"{name}_": one for name, one in named.items() if one is not None}
+        if found.box is not None:
+            attributes["box_x_"] = np.array(found.box)
         is_long = found.rows is not None and found.rows > _LONG * math.sqrt(table.n_features)
         seem_unlike = found.are_certain and is_long and getattr(self, "box_x", None) is None
         attributes["caution_"] = _UNLIKE_UNITS.format(found.rows) if seem_unlike else ""

@@ -97,11 +97,16 @@ class Rows:
 
     def scales(self, record: Release, names: tuple[str, ...]) -> FloatArray:
         """Return the recorded deviation of every coordinate."""
-        spread: dict[str, Any] = {name: np.full(np.shape(record.values[name]), record.scales[name]) for name in names}
-        if record.mechanism == "Gaussian" and spread["xx"].ndim > 1:
-            side = spread["xx"].shape[-1]
-            spread["xx"] = spread["xx"] * np.where(np.eye(side) > 0.0, 1.0, self.off_diagonal)
-        return flattened(spread, names)
+        return deviations(record, names, self.off_diagonal)
+
+
+def deviations(record: Release, names: tuple[str, ...], off_diagonal: float = math.sqrt(0.5)) -> FloatArray:
+    """Return the recorded deviation of every coordinate; that off the diagonal of X'X in units of that on it."""
+    spread: dict[str, Any] = {name: np.full(np.shape(record.values[name]), record.scales[name]) for name in names}
+    if record.mechanism == "Gaussian" and "xx" in spread and spread["xx"].ndim > 1:
+        side = spread["xx"].shape[-1]
+        spread["xx"] = spread["xx"] * np.where(np.eye(side) > 0.0, 1.0, off_diagonal)
+    return flattened(spread, names)
 
 
 def shifted_attack(rows: Rows, adjacency: Adjacency, fit: Callable[[Table], Release], estimator: object) -> Attack:
@@ -230,11 +235,5 @@ def _blocks(exact: Any) -> dict[str, FloatArray]:
 
 def _in_noise(release: Release, values: Mapping[str, FloatArray]) -> FloatArray:
     """Return what was summed, or released, in units of the noise in every entry."""
-    scales = release.scales
-    if "sum" in scales:
-        return np.asarray(values["sum"]).ravel() / scales["sum"]
-    side = len(values["xx"])
-    above = np.full(side * (side - 1) // 2, scales["xx"] * np.sqrt(0.5))
-    of_sums = [np.full(side, scales["x"])] if "x" in scales else []
-    spread = np.concatenate([np.full(side, scales["xx"]), above, *of_sums])
-    return np.asarray(flattened(values, tuple(scales)) / spread)
+    names = tuple(release.scales)
+    return np.asarray(flattened(values, names) / deviations(release, names))

@@ -194,13 +194,8 @@ class LinearEstimator(PrivateEstimator):
         (['3', '11'], 'coefficient (days)')
         """
         check_is_fitted(self)
-        return self._plot_coefficients(
-            np.atleast_2d(self.coef_),
-            feature_names,
-            outcome_names,
-            reference,
-            {"ax": ax, "title": title, "label": label, "unit": unit},
-        )
+        options = {"ax": ax, "title": title, "label": label, "unit": unit}
+        return self._plot_coefficients(np.atleast_2d(self.coef_), feature_names, outcome_names, reference, options)
 
     def _plot_coefficients(
         self,
@@ -248,9 +243,8 @@ class LinearEstimator(PrivateEstimator):
         low, high = limits_of(box, self.n_features_in_)
         widths = high - low
         some = widths[widths > 0.0]
-        if per == "range" or (per is None and len(some) and np.max(some) > UNLIKE * np.min(some)):
-            return widths
-        return None
+        are_unlike = len(some) > 0 and np.max(some) > UNLIKE * np.min(some)
+        return widths if per == "range" or (per is None and are_unlike) else None
 
     def _drawn_bounds(self, per: Per | None) -> FloatArray | None:
         """Return the outcomes' bounds that pictures are in shares of; None where they are alike, as one is."""

@@ -188,15 +188,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if is_ledger(target) or target == getattr(getattr(model, "ledger", None), "path", None):
         raise ValueError(f"path must not be that of a ledger, which a model would replace; got {target!r}")
     parameters = model.get_params(deep=False)
-    fitted = {name: value for name, value in vars(model).items() if name not in parameters}
-    content = {
-        "dpfast": version("dpfast"),
-        "estimator": type(model).__name__,
-        "parameters": {
-            name: _encode_parameter(model, name, value) for name, value in parameters.items() if name not in LEFT_OUT
-        },
-        "fitted": {name: _encode(name, value) for name, value in fitted.items()},
-    }
+    held = {name: _encode_parameter(model, name, one) for name, one in parameters.items() if name not in LEFT_OUT}
+    fitted = {name: _encode(name, one) for name, one in vars(model).items() if name not in parameters}
+    head = {"dpfast": version("dpfast"), "estimator": type(model).__name__}
+    content = head | {"parameters": held, "fitted": fitted}
     temporary = f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
     write_document(target, _KIND, _VERSION, content, temporary=temporary)
 

@@ -173,9 +173,9 @@ def spent_html(releases: Sequence[Release], privacy: Privacy) -> str:
     """State the joint cost of releases, and their guarantee."""
     kept = guarantee_of(releases, privacy) == str(privacy)
     said = [("spent", privacy), ("neighbours", NEIGHBOURS[privacy.adjacency])]
-    return (
-        facts([*said, ("meaning", plain_words(privacy))]) if kept else facts(said) + guarantee_html(releases, privacy)
-    )
+    if kept:
+        return facts([*said, ("meaning", plain_words(privacy))])
+    return facts(said) + guarantee_html(releases, privacy)
 
 
 def _cost(model: Any) -> Iterator[str]:
@@ -186,13 +186,8 @@ def _cost(model: Any) -> Iterator[str]:
         yield caution(f"A fit will be refused: {error}")
         return
     composed = None if mu is None else f"as mu = {mu:.4g} of Gaussian noise"
-    rows: list[Fact] = [
-        ("a fit costs", privacy),
-        ("neighbours", NEIGHBOURS[privacy.adjacency]),
-        ("meaning", plain_words(privacy)),
-        ("adds up", composed),
-    ]
-    yield facts(rows)
+    rows: list[Fact] = [("a fit costs", privacy), ("neighbours", NEIGHBOURS[privacy.adjacency])]
+    yield facts([*rows, ("meaning", plain_words(privacy)), ("adds up", composed)])
     if model.random_state is not None:
         yield caution("Noise will come from a seed: what is released has no guarantee, for anybody.")
 
