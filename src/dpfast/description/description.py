@@ -261,15 +261,12 @@ class Description:
         for quantile in quantiles:
             low, high = self._quantile(place, quantile, reach, of_population)
             # The spread of what is not normal.
-            least, most = self._quantile(place, quantile, min(self._one_deviation, reach), of_population)
+            one_deviation = -math.log1p(-_ONE_DEVIATION) / math.sqrt(2.0) if self._is_heavy else 1.0
+            least, most = self._quantile(place, quantile, min(one_deviation, reach), of_population)
             shares = np.cumsum(np.maximum(self._counts[place][:-1], 0.0))
             cumulative = np.append(0.0, shares / max(float(shares[-1]), 1e-300))
             estimate = min(max(float(np.interp(quantile, cumulative, edges)), low), high)
             yield name, f"{100.0 * quantile:g}%", estimate, (most - least) / 2.0, low, high
-
-    @property
-    def _one_deviation(self) -> float:
-        return -math.log1p(-_ONE_DEVIATION) / math.sqrt(2.0) if self._is_heavy else 1.0
 
     def _mean(self, place: int, number: int, of_population: bool) -> _Ratio:
         """Return the mean of z, of those who have it."""
@@ -541,9 +538,7 @@ class TableDescriber(PrivateEstimator):
         largest = None if sample_weight is None else check_most(self.max_weight)
         shares = None if largest is None else io.shares_of(table, None, sample_weight, largest)
         counted = _counted(table, self._columns, histograms, whose, shares)
-        n_rows = None
-        if self.adjacency == "replace_one" and max_rows is None:
-            n_rows = _some(counted.n_rows)
+        n_rows = _some(counted.n_rows) if self.adjacency == "replace_one" and max_rows is None else None
         expected = None if n_rows is None else Expected(0.0, n_rows, "rows")
         mechanism = TableCounts.calibrate(privacy, histograms, max_rows)
         return Summed(mechanism, counted.sums, (n_rows, max_rows, largest), expected)
