@@ -190,12 +190,9 @@ class OddsShift(Law):
     def epsilon(self, seen: tuple[FloatArray, FloatArray], delta: float, error: float) -> float:
         """Bound the ratio of odds given the total count of each choice: Fisher's exact limits."""
         (one, n), (other, m) = ((int(choices.sum()), len(choices)) for choices in seen)
-        table = [[one, n - one], [other, m - other]]
-        either_way = (table, table[::-1])
-        limits = (
-            stats.contingency.odds_ratio(counts).confidence_interval(1.0 - 0.5 * error, "greater").low
-            for counts in either_way
-        )
+        table, level = [[one, n - one], [other, m - other]], 1.0 - 0.5 * error
+        either_way = map(stats.contingency.odds_ratio, (table, table[::-1]))
+        limits = (odds.confidence_interval(level, "greater").low for odds in either_way)
         return _pure_epsilon(max(0.0, *(math.log(limit) for limit in limits if limit > 0.0)), delta)
 
     def attainable(self, delta: float) -> float:
@@ -362,17 +359,10 @@ class Attack:
             here, there = (
                 np.concatenate([np.atleast_2d(self.seen(neighbour)) for _ in range(n)]) for neighbour in (False, True)
             )
-        found = self.law.epsilon((here, there), self.privacy.delta, error)
-        return Finding(
-            self.name,
-            self.privacy,
-            found,
-            self.law.attainable(self.privacy.delta),
-            self.law.goodness_of_fit((here, there)) >= error,
-            len(here),
-            time.perf_counter() - start,
-            self.defect,
-        )
+        delta = self.privacy.delta
+        found, attainable = self.law.epsilon((here, there), delta, error), self.law.attainable(delta)
+        fits, seconds = self.law.goodness_of_fit((here, there)) >= error, time.perf_counter() - start
+        return Finding(self.name, self.privacy, found, attainable, fits, len(here), seconds, self.defect)
 
 
 @dataclass(frozen=True)
@@ -436,12 +426,7 @@ class Finding:
         numbers = {"found": self.epsilon, "attainable": self.attainable, "share": self.share}
         finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
         plain = ("fits", "broken", "expected", "verdict", "defect", "runs", "seconds")
-        return {
-            "mechanism": self.name,
-            **claimed(self.privacy),
-            **finite,
-            **{name: getattr(self, name) for name in plain},
-        }
+        return {"mechanism": self.name} | claimed(self.privacy) | finite | {name: getattr(self, name) for name in plain}
 
 
 def sum_attack(name: str, estimator: Any, fit: Callable[[bool], Release], exact: Sequence[FloatArray]) -> Attack:

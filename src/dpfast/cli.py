@@ -170,27 +170,16 @@ class _Version(argparse.Action):
 
 def _add_privacy(parser: argparse.ArgumentParser, delta: float | None) -> None:
     parser.add_argument("--epsilon", type=float, default=1.0, metavar="E", help="of the guarantee (default: 1)")
-    parser.add_argument(
-        "--delta",
-        type=float,
-        default=delta,
-        required=delta is None,
-        metavar="D",
-        help="of the guarantee: at most one in the number of people" if delta is None else f"(default: {delta:g})",
-    )
+    said = "of the guarantee: at most one in the number of people" if delta is None else f"(default: {delta:g})"
+    parser.add_argument("--delta", type=float, default=delta, required=delta is None, metavar="D", help=said)
 
 
 def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """Add the choice of an estimator, and the inputs of the chosen one's plan."""
-    choice = argparse.ArgumentParser(plan.prog, add_help=False, allow_abbrev=False)
+    choice, known = argparse.ArgumentParser(plan.prog, add_help=False, allow_abbrev=False), registry.ESTIMATORS
+    names = f"{', '.join(known)} (default: MultiOutcomeRidge), of which --help shows the arguments"
     for parser in (choice, plan):
-        parser.add_argument(
-            "--estimator",
-            choices=registry.ESTIMATORS,
-            default="MultiOutcomeRidge",
-            metavar="NAME",
-            help=f"{', '.join(registry.ESTIMATORS)} (default: MultiOutcomeRidge), of which --help shows the arguments",
-        )
+        parser.add_argument("--estimator", choices=known, default="MultiOutcomeRidge", metavar="NAME", help=names)
     if not arguments:
         return
     from dpfast._arguments import entries
@@ -200,17 +189,11 @@ def _add_estimator(plan: argparse.ArgumentParser, arguments: Sequence[str]) -> N
     requested = inspect.signature(estimator.plan).parameters | inspect.signature(estimator).parameters
     for name, parameter in requested.items():
         if parameter.kind is not parameter.VAR_KEYWORD and name not in _NOT_PLANNED:
-            flags = [f"--{key.replace('_', '-')}" for key in (_SHORT.get(name, name), name)]
+            flags = dict.fromkeys(f"--{key.replace('_', '-')}" for key in (_SHORT.get(name, name), name))
             required = parameter.default is parameter.empty
-            plan.add_argument(
-                *dict.fromkeys(flags),
-                dest=name,
-                type=_value,
-                help=_first_sentence(said.get(name, "")) + " (required)" * required,
-                metavar="VALUE",
-                required=required,
-                default=argparse.SUPPRESS,
-            )
+            meaning = _first_sentence(said.get(name, "")) + " (required)" * required
+            options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "required": required}
+            plan.add_argument(*flags, type=_value, metavar="VALUE", help=meaning, **options)
 
 
 def _first_sentence(entry: str) -> str:
@@ -301,11 +284,6 @@ def _plan(options: argparse.Namespace) -> int:
 def _audit(options: argparse.Namespace) -> int:
     from dpfast.audit import report
 
-    findings = report.run(
-        Privacy(options.epsilon, options.delta),
-        runs=options.runs,
-        mechanism=options.mechanism,
-        thorough=options.thorough,
-        document=options.json,
-    )
+    chosen = {name: getattr(options, name) for name in ("runs", "mechanism", "thorough")}
+    findings = report.run(Privacy(options.epsilon, options.delta), document=options.json, **chosen)
     return int(not all(finding.expected for finding in findings))

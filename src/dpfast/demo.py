@@ -84,7 +84,7 @@ class Comparison:
 
     def line(self, epsilon: float, delta: float) -> tuple[Line, list[Any]]:
         """Fit with and without privacy; return the private fits too."""
-        exact = self.value(self.fit(math.inf, 0.0))
+        exact = float(self.value(self.fit(math.inf, 0.0)))
         with warnings.catch_warnings(record=True) as caught:
             # Every fit warns by itself; once is enough here.
             warnings.simplefilter("always", UtilityWarning)
@@ -226,11 +226,10 @@ def digits() -> Comparison:
     outcomes = np.asarray(labels[:, None] == np.arange(10), np.float64)
     bounds = {"bound_x": 4.0, "bound_y": 1.0, "nonnegative": True}
     fit = _fits(MultiOutcomeRidge, rows, outcomes, exact={"ridge": 1.0}, **bounds)
-
-    def accuracy(model: MultiOutcomeRidge) -> float:
-        return float(accuracy_score(other_labels, np.argmax(model.predict(other_rows), axis=1)))
-
-    return Comparison("digits", len(rows), "accuracy", fit, accuracy)
+    right = partial(accuracy_score, other_labels)
+    return Comparison(
+        "digits", len(rows), "accuracy", fit, lambda model: right(model.predict(other_rows).argmax(axis=1))
+    )
 
 
 def tumours() -> Comparison:
@@ -239,11 +238,7 @@ def tumours() -> Comparison:
     rows, labels, other_rows, other_labels = parted(2.0 * measured - 1.0, benign)
     options = {"bound_x": 3.5, "classes": [0, 1], "method": "gradient"}
     fit = _fits(ObjectivePerturbationClassifier, rows, labels, exact={"method": "auto"}, **options)
-    return Comparison("breast cancer", len(rows), "accuracy", fit, partial(_scored, other_rows, other_labels))
-
-
-def _scored(rows: FloatArray, labels: NDArray[Any], model: ObjectivePerturbationClassifier) -> float:
-    return float(model.score(rows, labels))
+    return Comparison("breast cancer", len(rows), "accuracy", fit, lambda model: model.score(other_rows, other_labels))
 
 
 def patients() -> tuple[FloatArray, FloatArray]:
@@ -289,31 +284,25 @@ def tobacco_tax() -> Comparison:
     row, n_pre = states.index("California"), int(np.searchsorted(years, _TAX_YEAR))
     donors, target = np.delete(sales, row, axis=0), sales[row]
     fit = _fits(SyntheticControl, donors, n_pre, exact={"ridge": 1.0, "bound": 1.0}, bound=_PACKS)
-
-    def effect(model: SyntheticControl) -> float:
-        return float(np.mean(target[n_pre:] - model.predict(target[:n_pre])))
-
-    return Comparison("tobacco tax", len(donors), "packs a year", fit, effect)
+    before, after = np.split(target, [n_pre])
+    return Comparison(
+        "tobacco tax", len(donors), "packs a year", fit, lambda model: np.mean(after - model.predict(before))
+    )
 
 
 def without_effect() -> Comparison:
     """Predict a made-up target without an intervention that has no effect."""
     donors, target, _ = synthetic_control_panel(_N_DONORS, _N_PRE, seed=0)
-
-    def level(model: SyntheticControl) -> float:
-        return float(np.mean(model.predict(target[:_N_PRE])))
-
-    return Comparison("made-up donors", len(donors), "outcome", _fits(SyntheticControl, donors, _N_PRE, target), level)
+    fit = _fits(SyntheticControl, donors, _N_PRE, target)
+    return Comparison(
+        "made-up donors", len(donors), "outcome", fit, lambda model: np.mean(model.predict(target[:_N_PRE]))
+    )
 
 
 def _evaluated(title: str, trajectories: Trajectories, start: int, **declared: Any) -> Comparison:
     """Describe the value of a policy from the first state, estimated from its trajectories."""
     fit = _fits(PolicyEvaluation, trajectories, gamma=GAMMA, **declared)
-    return Comparison(title, len(trajectories), "value", fit, partial(_value, start))
-
-
-def _value(state: int, model: PolicyEvaluation) -> float:
-    return float(model.value_[state])
+    return Comparison(title, len(trajectories), "value", fit, lambda model: model.value_[start])
 
 
 #: Of few people, or of many outcomes: they need a larger epsilon.
@@ -384,20 +373,16 @@ def _pictures(models: dict[str, Any], output: Path) -> Iterator[Path]:
 
     figure = optional("matplotlib.figure", "a picture").Figure(figsize=(10.0, 3.8), layout="constrained")
     for panel, table in zip(figure.subplots(1, 2), (digits(), tumours()), strict=True):
-        plotting.score_curves(
-            EPSILONS,
-            table.curve(EPSILONS, DELTA),
-            exact=table.value(table.fit(float("inf"), 0.0)),
-            quantity="accuracy on held-out people",
-            title=f"{table.data}, {table.people:,} people",
-            ax=panel,
-        )
+        looks: dict[str, Any] = {
+            "quantity": "accuracy on held-out people",
+            "title": f"{table.data}, {table.people:,} people",
+        }
+        exact, scores = table.value(table.fit(math.inf, 0.0)), table.curve(EPSILONS, DELTA)
+        plotting.score_curves(EPSILONS, scores, exact=exact, ax=panel, **looks)
     yield plotting.saved(figure.axes[0], output, "accuracy.png")
     truth = [MADE_UP.get(feature, 0.0) for feature in range(60)]
-    sparse = models["made up, 3 of 60"].plot(
-        reference=truth, label="private", title="3 of 60 features, chosen privately"
-    )
-    yield plotting.saved(sparse, output, "sparse-regression.png")
+    looks = {"label": "private", "title": "3 of 60 features, chosen privately"}
+    yield plotting.saved(models["made up, 3 of 60"].plot(reference=truth, **looks), output, "sparse-regression.png")
     if find_spec("pandas"):
         path = models["made-up donors"].plot(level=LEVEL, title="1,000 donors, no effect")
         yield plotting.saved(path, output, "synthetic-control.png")

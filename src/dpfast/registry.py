@@ -64,16 +64,12 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
 
 _HERE = os.path.dirname(__file__)
 
-
-def _is_family(home: str) -> bool:
-    return os.path.isfile(os.path.join(_HERE, home.removeprefix("dpfast."), "estimator.py"))
-
-
 #: The module of every public name.
 HOMES = stub_homes(__file__)
 
+_FOLDERS = {name: home.removeprefix("dpfast.") for name, home in HOMES.items()}
 #: The family of every estimator.
-ESTIMATORS = {name: home.removeprefix("dpfast.") for name, home in HOMES.items() if _is_family(home)}
+ESTIMATORS = {name: one for name, one in _FOLDERS.items() if os.path.isfile(os.path.join(_HERE, one, "estimator.py"))}
 
 #: The folders of the families.
 FAMILIES = tuple(sorted(set(ESTIMATORS.values())))

@@ -130,13 +130,11 @@ def synthetic_control_panel(
     return SyntheticPanel(outcomes[1:] / most, outcomes[0] / most, signals[0] / most)
 
 
-def sparse_regression_rows(
-    n: int, n_features: int, coefficients: Mapping[int, float], *, noise: float = 0.2, seed: int = 0
-) -> tuple[FloatArray, FloatArray]:
-    """Draw rows evenly from [-1, 1], and outcomes of few of their features with Gaussian noise about them."""
-    rng = np.random.default_rng(seed)
+def sparse_regression_rows(n: int, n_features: int, coefficients: Mapping[int, float]) -> tuple[FloatArray, FloatArray]:
+    """Draw rows evenly from [-1, 1], always the same, and outcomes of few of their features with Gaussian noise."""
+    rng = np.random.default_rng(0)
     rows = rng.uniform(-1.0, 1.0, (n, n_features))
-    return rows, rows[:, list(coefficients)] @ list(coefficients.values()) + noise * rng.normal(size=n)
+    return rows, rows[:, list(coefficients)] @ list(coefficients.values()) + 0.2 * rng.normal(size=n)
 
 
 def truncated_gaussian(
