@@ -4,8 +4,9 @@ Examples are derandomised in continuous integration, random by hand; machines ar
 integration has a run of other examples besides, that of ``tools/cover.py --seed``: a failure prints the example, and
 a ``@reproduce_failure`` line that brings it back.
 
-Of a test with many sets of parameters the whole suite runs every other one, drawn by their names, and those of coverage
-all of them. So does a run of files or tests that are named, and one with ``--all-parameters``.
+Of a test with many sets of parameters the whole suite runs every other one, of one with a hundred every fourth, drawn
+by their names, and those of coverage all of them. So does a run of files or tests that are named, and one with
+``--all-parameters``.
 
 With ``--time-budget SECONDS`` no test is begun after so many seconds, in an order that changes with the commit: what is
 left out on a slow machine is said, and is something else the next time.
@@ -45,8 +46,8 @@ settings.register_profile("ci", **untimed, derandomize=True, phases=[Phase.expli
 settings.register_profile("random", **untimed, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
 
-#: From so many sets of parameters on, the whole suite runs every other one.
-MANY = 4
+#: From so many sets of parameters on, the whole suite runs every other one; and every fourth.
+MANY, VERY_MANY = 4, 100
 
 #: Where sources are made now: a test, or a fixture that several tests share, and how many were made there before.
 MAKES_SOURCES = {"name": None, "numbers": itertools.count()}
@@ -135,13 +136,12 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if not config.option.all_parameters:
         n_sets = Counter(item.nodeid.partition("[")[0] for item in items)
-        left_out = {
-            item
-            for item in items
-            if n_sets[item.nodeid.partition("[")[0]] >= MANY
-            and item.get_closest_marker("slow") is None
-            and zlib.crc32(item.nodeid.encode()) % 2
-        }
+
+        def step(item):
+            n = n_sets[item.nodeid.partition("[")[0]]
+            return 1 if n < MANY or item.get_closest_marker("slow") is not None else 2 if n < VERY_MANY else 4
+
+        left_out = {item for item in items if zlib.crc32(item.nodeid.encode()) % step(item)}
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     if config.option.time_budget < math.inf:
