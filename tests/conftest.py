@@ -5,8 +5,8 @@ integration has a run of other examples besides, that of ``tools/cover.py --seed
 a ``@reproduce_failure`` line that brings it back.
 
 Of a test with many sets of parameters the whole suite runs every other one, of one with a hundred every fourth, drawn
-by their names, and those of coverage all of them. So does a run of files or tests that are named, and one with
-``--all-parameters``.
+by their names, and those of coverage all of them. So does a run of files or tests that are named, unless it has
+``--some-parameters``, and one with ``--all-parameters``.
 
 With ``--time-budget SECONDS`` no test is begun after so many seconds, in an order that changes with the commit: what is
 left out on a slow machine is said, and is something else the next time.
@@ -121,6 +121,7 @@ def pytest_xdist_auto_num_workers(config):
 
 def pytest_addoption(parser):
     parser.addoption("--all-parameters", action="store_true", help="also where nothing is named, and there are many")
+    parser.addoption("--some-parameters", action="store_true", help="not all where files are named, and there are many")
     parser.addoption("--fresh-noise", action="store_true", help="noise of secure sources from the operating system")
     parser.addoption("--time-budget", type=float, default=math.inf, help="seconds after which no test is begun")
 
@@ -129,7 +130,7 @@ def pytest_configure(config):
     config.begun = time.monotonic()
     # Processes that run the tests get this process's options, and all files by name.
     if not hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.ARGS:
-        config.option.all_parameters = True
+        config.option.all_parameters = not config.option.some_parameters
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,6 +11,7 @@ from reference.trajectories import diagonal_moments, episodes_of, first_visits, 
 from dpfast.privacy import MomentScales, block_moment_mu
 from dpfast.privacy.block_moments import VisitLimits, visit_moment_mu
 from dpfast.statistics import ReturnGrid, Trajectories, first_visit_returns, gram, sufficient_statistics
+from dpfast.statistics.visits import check_most_visited
 
 RANGE = (-1.0, 2.5)
 HORIZON, N_STATES = 6, 5
@@ -346,3 +347,9 @@ def test_sums_of_parts_add_up_to_those_of_all_and_only_if_alike(kind):
         first + 1
     with pytest.raises(ValueError, match="differ in what was declared"):
         first + sufficient_statistics(trajectories[13:], 0.9, **options | {"bound_xx": 0.7})
+
+
+def test_as_many_visits_of_one_are_accepted_as_norms_are_rounded_up_for():
+    check_most_visited(2**20)
+    with pytest.raises(ValueError, match="horizon must be given, and be at most 1048576"):
+        check_most_visited(2**20 + 1)
