@@ -4,7 +4,7 @@ Examples are derandomised in continuous integration, random by hand; machines ar
 integration has a run of other examples besides, that of ``tools/cover.py --seed``: a failure prints the example, and
 a ``@reproduce_failure`` line that brings it back.
 
-Of a test with many sets of parameters the whole suite runs every other one, of one with a hundred every fourth, drawn
+Of a test with many sets of parameters the whole suite runs every other one, of one with sixty every fourth, drawn
 by their names, and those of coverage all of them. So does a run of files or tests that are named, unless it has
 ``--some-parameters``, and one with ``--all-parameters``.
 
@@ -47,7 +47,7 @@ settings.register_profile("random", **untimed, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
 
 #: From so many sets of parameters on, the whole suite runs every other one; and every fourth.
-MANY, VERY_MANY = 4, 100
+MANY, VERY_MANY = 4, 60
 
 #: Where sources are made now: a test, or a fixture that several tests share, and how many were made there before.
 MAKES_SOURCES = {"name": None, "numbers": itertools.count()}

@@ -27,6 +27,7 @@ Checked = TypeVar("Checked")
 ADJACENCIES = ("replace_one", "add_remove")
 
 _SMALLEST_DELTA = sys.float_info.min
+_LARGEST_INTEGER = 10**300
 
 
 class NotFiniteError(ValueError):
@@ -170,26 +171,34 @@ def delta_value(value: object) -> float:
 
 
 def positive_integer(name: str, value: object) -> int:
-    """Return an integer of at least 1."""
-    return integer_of_at_least(name, value, 1)
+    """Return an integer of at least 1 that arrays can count to."""
+    return integer_of_at_least(name, value, 1, sys.maxsize)
 
 
-def integer_of_at_least(name: str, value: object, least: int) -> int:
-    """Return an integer that is not below `least`."""
+def integer_of_at_least(name: str, value: object, least: int, most: float = _LARGEST_INTEGER) -> int:
+    """Return an integer that is neither below `least` nor above `most`."""
     number = value if type(value) is int else integer(name, value)
     if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}")
+        raise ValueError(f"{name} must be at least {least}, got {integer(name, number)}")
+    if number > most:
+        raise ValueError(f"{name} must be an integer from {least} to {most:.3g}, got a larger one")
     return number
 
 
 def integer(name: str, value: object) -> int:
-    """Return an integer; TypeError for booleans and for numbers with a fraction."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got bool")
+    """Return an integer; TypeError for booleans, arrays and numbers with a fraction.
+
+    ValueError for one of hundreds of digits: floats end there, and Python prints no longer ones.
+    """
+    if isinstance(value, bool | np.ndarray):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     try:
-        return operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
+    if abs(number) > _LARGEST_INTEGER:
+        raise ValueError(f"{name} must be an integer of at most 300 digits, got one of more")
+    return number
 
 
 def shape(name: str, value: object) -> tuple[int, ...]:
@@ -249,7 +258,8 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
     """Return one of the accepted words."""
     if not isinstance(value, str) or value not in accepted:
         near = nearest(value, accepted)
-        raise ValueError(f"{name} must be {' or '.join(map(repr, accepted))}, got {value!r}{near and f'; {near}'}")
+        given = type(value).__name__ if isinstance(value, int) else repr(value)  # which may have too many digits
+        raise ValueError(f"{name} must be {' or '.join(map(repr, accepted))}, got {given}{near and f'; {near}'}")
     return value
 
 

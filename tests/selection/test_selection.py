@@ -328,7 +328,10 @@ BAD_OUTCOMES = [
     ("word", TypeError, NO_NUMBER.format("str")),
     (1j, ValueError, "Complex data not supported: y has dtype complex128"),
 ]
-UNDECLARED = "y holds labels outside the declared classes"
+UNDECLARED = (
+    "y holds labels outside the declared classes: declare in classes every label that may occur, from public "
+    "knowledge; or leave rows of others out, with adjacency='add_remove', which hides how many"
+)
 BAD_LABELS = [(label, ValueError, UNDECLARED) for label in ("perhaps", None, np.nan, 1, ("no",), {})]
 
 

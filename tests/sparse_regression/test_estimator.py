@@ -612,6 +612,8 @@ def test_a_table_says_that_nobody_declared_limits_whatever_the_entries_are():
 
     for rows in (unit / 10.0, frame.to_numpy()):
         assert "entries of X are clipped to [-1, 1]" in note(rows)
+        assert "Declare box_x" in note(rows)
+        assert "private_bounds(X, ..., box=True)" in note(rows)
     for declared in ({"box_x": limits}, {"bound_x": 2.0}, {"bound_x": "private"}, {"selector": "exponential"}):
         assert "note" not in SparseRegression(1.0, 1e-6, n_nonzero=1, **declared).fit(frame, y).summary().attrs
 

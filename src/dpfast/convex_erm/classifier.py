@@ -944,7 +944,10 @@ def _signs(labels: NDArray[Any], classes: NDArray[Any], weights: FloatArray) -> 
     """
     places = StateEncoder(classes).codes(labels)
     if np.any(places < 0):
-        raise ValueError("y holds labels outside the declared classes")
+        raise ValueError(
+            "y holds labels outside the declared classes: declare in classes every label that may occur, from public "
+            "knowledge; or leave rows of others out, with adjacency='add_remove', which hides how many"
+        )
     positive = np.arange(len(classes))[1 if len(classes) == 2 else 0 :]
     return np.asarray(np.where(places[:, np.newaxis] == positive, 1.0, -1.0) * weights[places][:, np.newaxis])
 

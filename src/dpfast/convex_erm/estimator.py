@@ -174,6 +174,8 @@ class PerturbedObjective(BoundedEstimator, ErrorReports):
         check_bound("bound_y", self._outcome_bound)
         check.optional(check.positive, "max_weight", self.max_weight)
         check.nonnegative_or_auto("ridge", self.ridge)
+        if not isinstance(self.ridge, str) and self.ridge > 2.0**100:
+            raise ValueError(f"ridge must be at most 2**100, got {self.ridge!r}")
         if check.boolean("inference", self.inference):
             self._check_inference()
         check_problem(self._resolved_loss, self.constraint, self.penalty)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
+from dpfast.datasets.tables import generator
 
 #: ``table[state][action]`` lists (probability, next state, reward, terminated): Gymnasium's ``env.unwrapped.P``.
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
@@ -85,7 +86,7 @@ def chain_trajectories(m: int, *, n_states: int = 40, stay: float = 0.5, seed: S
     ([0, 1, 2, 0, 1, 2], [0.0, 0.0, 1.0, 0.0, 0.0, 1.0], [0, 3, 6])
     """
     m, n_states = check.positive_integer("m", m), check.positive_integer("n_states", n_states)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     dwells = np.ones((m, n_states), np.int64)
     dwells[:, :-1] = rng.geometric(1.0 - _stay(stay), (m, n_states - 1))
     offsets = np.concatenate(([0], np.cumsum(dwells.sum(axis=1))))
@@ -384,7 +385,7 @@ def _trajectories(first: FloatArray, m: int, horizon: int, seed: Seed, move: Mov
     """Walk all at once from starts of these probabilities; a move gives rewards, next states, and who goes on."""
     if not (first >= 0.0).all() or abs(first.sum() - 1.0) > 1e-9:
         raise ValueError(f"start must hold {len(first)} probabilities that add up to 1")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     current = rng.choice(len(first), check.positive_integer("m", m), p=first / first.sum())
     walkers = np.arange(m)
     steps = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
@@ -122,12 +123,19 @@ def synthetic_control_panel(
     """
     n = check.positive_integer("n", n)
     n_periods = check.positive_integer("n_pre", n_pre) + check.positive_integer("n_post", n_post)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     slopes = SLOPE_MEAN + truncated_gaussian(rng, n + 1, 1.0, SLOPE_REACH)
     signals = np.outer(slopes, np.arange(1, n_periods + 1))
     outcomes = signals + truncated_gaussian(rng, signals.shape, NOISE_VARIANCE, NOISE_REACH)
     most = (SLOPE_MEAN + SLOPE_REACH) * n_periods + NOISE_REACH
     return SyntheticPanel(outcomes[1:] / most, outcomes[0] / most, signals[0] / most)
+
+
+def generator(seed: int | np.random.Generator | None) -> np.random.Generator:
+    """Return the generator that is given, or the one of a seed."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(check.optional(partial(check.integer_of_at_least, least=0), "seed", seed))
 
 
 def sparse_regression_rows(n: int, n_features: int, coefficients: Mapping[int, float]) -> tuple[FloatArray, FloatArray]:

@@ -306,6 +306,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         privacy = Privacy(self.epsilon, self.delta, self.adjacency)
         if not (_EPSILONS[0] <= privacy.epsilon <= _EPSILONS[1] or math.isinf(privacy.epsilon)):
             raise ValueError(f"epsilon must lie between 2**-40 and 2**40, or be inf for no noise, got {self.epsilon!r}")
+        if privacy.delta > 0.0:
+            check.delta_value(privacy.delta)
         check.choice("calibration", self.calibration, self._CALIBRATIONS)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise TypeError(f"ledger must be a dpfast.Ledger or None, got {type(self.ledger).__name__}")
@@ -749,7 +751,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         for name, size in sizes.items():
             check.positive_integer(name, size)
         for name, value in positives.items():
-            check.positive(name, value)
+            if not 1e-100 <= check.positive(name, value) <= 1e100:
+                raise ValueError(f"{name} must lie between 1e-100 and 1e100, got {value!r}")
         estimator = cls(**parameters)._in_order()
         privacy = estimator._checked()
         if estimator._with_placeholders() is not estimator:

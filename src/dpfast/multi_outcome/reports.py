@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -312,7 +313,9 @@ class CoefficientReports(LinearEstimator):
                 "residual_std must not be given for people with several rows: their rows are not independent, and "
                 "there are no clustered standard errors"
             )
-        given = np.asarray(residual_std, np.float64)
+        given = np.full(1, np.nan)
+        with suppress(TypeError, ValueError, OverflowError):
+            given = np.asarray(residual_std, np.float64)
         outcomes = len(self.coef_)
         if given.shape not in ((), (outcomes,)) or not np.all(np.isfinite(given)) or np.any(given < 0.0):
             raise ValueError(f"residual_std must be a nonnegative number, or one for each of {outcomes} outcomes")

@@ -486,7 +486,7 @@ class PolicyEvaluation(PrivateEstimator):
         """
         estimator, privacy = cls._planned_for({"m": m, "n_states": n_states}, {"target": target}, parameters)
         shares = None if visited is None else _checked_shares(visited, n_states, "visited")
-        deviation = 1.0 / math.sqrt(12.0) if spread is None else check.share("spread", spread, whole=True)
+        deviation = 1.0 / math.sqrt(12.0) if spread is None else max(check.share("spread", spread, whole=True), 1e-12)
         distances = np.array(0.5 * deviation)
         if value_spread is not None:
             distances = _checked_shares(value_spread, n_states, "value_spread")
@@ -810,7 +810,7 @@ def _checked_shares(guessed: Any, n_states: int, name: str) -> FloatArray:
     """Return the share of something in each state, or one for all."""
     shares = np.asarray(guessed)
     if shares.ndim == 0:
-        return np.array(check.share(name, guessed, whole=True))
+        return np.array(max(check.share(name, guessed, whole=True), 1e-12))  # errors are divided by it
     shares = checked_of_states(name, shares, n_states, 1, (1e-12, 1.0))
     if not np.all(shares > 0.0):
         raise ValueError(f"{name} must lie in (0, 1] in all states")

@@ -543,12 +543,12 @@ def padded_bound(squared_bound: int, grid_exponent: int) -> float:
     if type(exponent) is not int or abs(exponent) > _LARGEST_GRID_EXPONENT:  # most are known without a call
         exponent = _checked_exponent(grid_exponent)
     if type(squared_bound) is not int or squared_bound < 1:
-        squared_bound = check.positive_integer("squared_bound", squared_bound)
+        squared_bound = check.integer_of_at_least("squared_bound", squared_bound, 1, math.inf)
     return sqrt_ratio_up(squared_bound << max(-2 * exponent, 0), 1 << max(2 * exponent, 0))
 
 
 def _checked_exponent(value: object) -> int:
-    exponent = value if type(value) is int else check.integer("grid_exponent", value)
+    exponent = check.integer("grid_exponent", value)
     if abs(exponent) > _LARGEST_GRID_EXPONENT:
         raise ValueError(f"grid_exponent must lie within {_LARGEST_GRID_EXPONENT} of 0, got {exponent}")
     return exponent
@@ -579,8 +579,8 @@ def padded_squared_block_bounds(
     (6724, 40000)
     """
     k = check.positive_integer("max_rows", max_rows)
-    m_x = check.positive_integer("squared_bound_x", squared_bound_x)
-    m_y = check.positive_integer("squared_bound_y", squared_bound_y)
+    m_x = check.integer_of_at_least("squared_bound_x", squared_bound_x, 1, math.inf)
+    m_y = check.integer_of_at_least("squared_bound_y", squared_bound_y, 1, math.inf)
     d = check.positive_integer("n_features", n_features)
     outcomes = check.integer_of_at_least("n_outcomes", n_outcomes, 0)
     a = Fraction(k * m_x)

@@ -246,6 +246,8 @@ def select(
     check.share("test_size", test_size)
     if check.nonnegative("refit_share", refit_share) >= 1.0:
         raise ValueError(f"refit_share must be below 1, got {refit_share!r}: something must be left to choose by")
+    if 0.0 < refit_share < 2.0**-40:
+        raise ValueError(f"refit_share must be 0 or at least 2**-40, got {refit_share!r}")
     unit: Unit = "person" if check_people(groups, max_rows) else "row"
     parts = candidate.budgets(fitted, privacy, float(refit_share))
     pick = HeldOutPick.calibrate(parts.pick, unit=unit)
