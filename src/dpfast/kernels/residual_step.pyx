@@ -418,6 +418,7 @@ cdef class ResidualSums(ResidualRows):
     cdef Py_ssize_t size
     cdef bint sums_squares
     cdef object capacity
+    cdef tuple limits
     cdef Py_ssize_t rows_in_lanes, most_in_lanes
     cdef double squared_clip
     cdef readonly Py_ssize_t rows_in_totals, n_beyond
@@ -476,6 +477,10 @@ cdef class ResidualSums(ResidualRows):
         self.n_kept = n_blocks
 
     cdef _take_limits(self, units, row_limits, person_limits, longest):
+        limits = units, row_limits, person_limits, longest
+        if limits == self.limits:  # as of most sums, of the sum before
+            return
+        self.limits = None
         self.step.unit_p, self.step.unit_r = units
         self.squared_clip = (row_limits[0] / units[1]) ** 2
         self.step.row_length, self.step.person_length = row_limits[0], person_limits[0]
@@ -487,6 +492,7 @@ cdef class ResidualSums(ResidualRows):
         self.most_in_lanes = (_EXACT_RANGE - 1) // longest * 8 - self.block_rows
         if self.most_in_lanes < 0 or person_limits[1] >= 1 << 126:
             raise OverflowError("the bounds of rows and people are too large to sum their parts exactly")
+        self.limits = limits
 
     cdef object _room(self):
         return self.capacity - self.rows_in_totals

@@ -126,9 +126,9 @@ class ResidualStep:
         if not 0.0 <= beyond <= _LARGEST:
             raise ValueError(f"beyond must be a number from 0 to {_LARGEST}, got {beyond!r}")
         length_x, of_y = self._lengths
-        sizes = np.abs(theta).ravel().tolist()  # sums of these overflow without a warning
-        n_last = theta.shape[1] if self.constant else 0
-        margin = length_x * sum(sizes[: len(sizes) - n_last]) + sum(sizes[len(sizes) - n_last :])
+        sizes = [*map(abs, theta.ravel().tolist())]  # sums of these overflow without a warning
+        last = len(sizes) - theta.shape[1] if self.constant else len(sizes)
+        margin = length_x * sum(sizes[:last]) + sum(sizes[last:])
         if self.link not in ("logistic", "softmax"):
             reach = of_y + margin
         else:
@@ -511,7 +511,7 @@ class ThreadSums(ThreadRows):
         products, squares, n_beyond = self.kernel.take()
         unit = self._unit_of_squares
         of_squares = None if unit is None else FixedPoint.from_integers(squares, unit)
-        exact = FixedPoint(products >> 63, products.view(np.uint64), -sum(self._held.exponents))
+        exact = FixedPoint(products >> 63, products.view(np.uint64), self._held.exponent)
         found = ResidualSums(exact, of_squares, n_beyond)
         self._sums = found if self._sums is None else _add_sums(self._sums, found)
         return self._sums
