@@ -138,6 +138,8 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks to note
 class Stream:
     """The bits of one call of a sampler, numbered below 2**64. It belongs to one thread and is invalid after a fork."""
 
+    __slots__ = ("_call", "_cipher", "_n_words", "_numbering")
+
     def __init__(self, numbering: _Numbering, call: int) -> None:
         self._numbering = numbering
         self._call = call
@@ -445,6 +447,8 @@ class NoiseGrid:
 
     It is not cached, as scales may be private if the step is given.
     """
+
+    __slots__ = ("exponent", "scale", "step", "steps")
 
     def __init__(self, scale: float, step: float | None = None) -> None:
         if type(scale) is not float or not 0.0 < scale < math.inf:  # most are known without a call
