@@ -620,7 +620,7 @@ def padded_squared_product_bound(
     error_p, error_r, root = error_p << finer, error_r << finer, root << finer
     shortest, longest = of_p * error_r + length * error_p, 2 * of_p * error_r + length // 2 * error_p
     added = max(shortest, longest) + error_p * error_r
-    return ((length * of_p << places) + root * added) ** 2 // (1 << 6 * places) + 1
+    return (((length * of_p << places) + root * added) ** 2 >> 6 * places) + 1
 
 
 @remembered

@@ -632,8 +632,9 @@ class Fit:
     def _overflow_factor(self, coef: FloatArray) -> float:
         """Return the part of coefficients (D, l) to use in sums of residuals, to prevent overflow: often 1."""
         radius, largest = self.mechanism.radii
-        sizes = np.add.reduce(np.abs(coef), axis=1)
-        predicted = radius * float(np.add.reduce(sizes[:-1])) + float(sizes[-1])
+        sizes = [*map(abs, coef.ravel().tolist())]
+        last = len(sizes) - coef.shape[1]
+        predicted = radius * sum(sizes[:last]) + sum(sizes[last:])
         return 1.0 / max(1.0, predicted / (_REACH * largest))
 
     def _moments(

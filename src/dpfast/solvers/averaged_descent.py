@@ -511,8 +511,9 @@ class Coordinates:
         features = len(self.whitening)
         summed = np.empty((features + 1, theta.shape[1]))
         coef = self.whitening.T @ theta[:features]
-        summed[:-1] = coef * (outcomes / rows)
-        summed[-1] = (-self.center @ coef + (theta[-1] if self.constant else 0.0)) * outcomes
+        np.multiply(coef, outcomes / rows, out=summed[:-1])
+        moved = self.center @ coef
+        np.multiply(theta[-1] - moved if self.constant else -moved, outcomes, out=summed[-1])
         return summed
 
     def of_rows(self, rows: float) -> FloatArray:
@@ -620,7 +621,8 @@ def next_iterate(iterate: Iterate, rule: Steps, released: FloatArray, deviation:
     if averaged:
         weight = max(deviation, _TINY) ** -2.0
         thetas, sums = thetas + weight * theta, sums + weight * released
-    velocity = rule.momentum * velocity + rule.size @ released
+    push = rule.size @ released
+    velocity = push if rule.momentum == 0.0 else rule.momentum * velocity + push
     # Of steps with momentum the mean velocity is as long as without.
     theta = theta + (velocity if rule.momentum == 0.0 else 2.0 * (1.0 - rule.momentum) * velocity)
     return Iterate(theta, velocity, thetas, sums, (*deviations, deviation))
