@@ -224,8 +224,10 @@ cdef extern from "person_gram.c":
     double dpfast_block_multiplier(
         const int64_t* products, const dpfast_block_shape* shape, const dpfast_block_bounds* bounds) nogil
     double dpfast_block_multiplier_in_doubles(
+        const double* products, const dpfast_block_shape* shape, const dpfast_block_bounds* bounds) nogil
+    bint dpfast_add_if_clearly_within(
         int level, const double* products, const dpfast_block_shape* shape, const double* weights,
-        const dpfast_block_bounds* bounds) nogil
+        const dpfast_block_bounds* bounds, double* totals, bint is_new) nogil
     void dpfast_weight_columns(const dpfast_block_shape* shape, double* weights) nogil
     double dpfast_rows_multiplier(
         int level, const double* of_x, const double* of_y, Py_ssize_t n_rows, Py_ssize_t stride,
@@ -366,7 +368,10 @@ cdef class PersonSums(GramSums):
             Py_ssize_t end) noexcept nogil:
         self.in_doubles = stop - start <= self.rows_per_block
         cdef int status = self._sum_person(x, y, start, stop, end, 1.0), step = 0
-        cdef double multiplier = self._multiplier()
+        cdef double multiplier = 1.0
+        if status != 0 or self._keep_if_clearly_within(stop - start):
+            return status
+        multiplier = self._multiplier()
         while status == 0 and multiplier < 1.0:
             if not self.in_doubles:
                 dpfast_move_products(&self.long_person[0, 0], &self.shape, NULL)
@@ -384,14 +389,30 @@ cdef class PersonSums(GramSums):
 
     cdef double _multiplier(self) noexcept nogil:
         if self.in_doubles:
-            return dpfast_block_multiplier_in_doubles(
-                self.level, &self.person[0, 0], &self.shape, &self.column_weights[0], &self.bounds)
+            return dpfast_block_multiplier_in_doubles(&self.person[0, 0], &self.shape, &self.bounds)
         return dpfast_block_multiplier(&self.long_person[0, 0], &self.shape, &self.bounds)
+
+    cdef bint _keep_if_clearly_within(self, Py_ssize_t n_rows) noexcept nogil:
+        """Add the person's products if they are within their bounds without a doubt; returns whether they were added."""
+        if not self.in_doubles:
+            return False
+        self._make_room(n_rows)
+        if not dpfast_add_if_clearly_within(
+                self.level, &self.person[0, 0], &self.shape, &self.column_weights[0], &self.bounds, &self.block[0],
+                self.rows_in_block == 0):
+            return False
+        self.rows_in_block += n_rows
+        self.rows_in_totals += n_rows
+        return True
+
+    cdef void _make_room(self, Py_ssize_t n_rows) noexcept nogil:
+        """Sums of blocks in doubles stay exact with so many rows more."""
+        if self.rows_in_block + n_rows > self.rows_per_block:
+            self._flush_block()
 
     cdef void _keep_person(self, Py_ssize_t n_rows) noexcept nogil:
         if self.in_doubles:
-            if self.rows_in_block + n_rows > self.rows_per_block:
-                self._flush_block()
+            self._make_room(n_rows)
             dpfast_add_products_of_one(
                 self.level, &self.person[0, 0], &self.shape, &self.block[0], self.rows_in_block == 0)
             self.rows_in_block += n_rows

@@ -3,7 +3,11 @@
  * Entries of a block are below 2^62 and so are its Frobenius norms (at most the product of those of its rows), so
  * squared norms are exact in 128 bits, and the comparison with a bound is one of integers. Sums in doubles come first
  * where products are in doubles: where they are clearly within the bounds the answer is the same, at a fraction of the
- * cost. No bits but those of this answer depend on them, so each level adds in an order of its own. */
+ * cost. No bits but those of this answer depend on them, so each level adds in an order of its own.
+ *
+ * levels.h includes this file again: its loops over blocks in doubles are compiled once per vector width. */
+#ifndef LEVEL /* once, before the loops */
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -84,6 +88,13 @@ static double dpfast_block_multiplier(const int64_t *products, const dpfast_bloc
     return block_multiplier(products, shape, bounds, 0);
 }
 
+/* The same of products in doubles. */
+static double dpfast_block_multiplier_in_doubles(const double *products, const dpfast_block_shape *shape,
+                                                 const dpfast_block_bounds *bounds)
+{
+    return block_multiplier(products, shape, bounds, 1);
+}
+
 /* Sum of the products of two symmetric matrices' entries: integers below 2^45, at most 2^16 of them. */
 static squared_norm inner_product(const double *a, const double *b, ptrdiff_t n, ptrdiff_t stride)
 {
@@ -96,14 +107,12 @@ static squared_norm inner_product(const double *a, const double *b, ptrdiff_t n,
     return (squared_norm)(diagonal + 2 * above);
 }
 
-/* Weights of the columns from the diagonal on: none before it, half of theirs on it. */
-static const double from_diagonal[LANES][LANES] = {
+/* Weights of the columns from the diagonal on: none before it, half of theirs on it; and of columns beyond it. */
+static const double from_diagonal[LANES + 1][LANES] = {
     {0.5, 1, 1, 1, 1, 1, 1, 1}, {0, 0.5, 1, 1, 1, 1, 1, 1}, {0, 0, 0.5, 1, 1, 1, 1, 1}, {0, 0, 0, 0.5, 1, 1, 1, 1},
     {0, 0, 0, 0, 0.5, 1, 1, 1}, {0, 0, 0, 0, 0, 0.5, 1, 1}, {0, 0, 0, 0, 0, 0, 0.5, 1}, {0, 0, 0, 0, 0, 0, 0, 0.5},
+    {1, 1, 1, 1, 1, 1, 1, 1},
 };
-
-/* As wide as the widest vectors: the compiler splits it for others. */
-typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8), may_alias));
 
 static DPFAST_INLINE double folded_lanes(const double *sums, int n)
 {
@@ -113,39 +122,6 @@ static DPFAST_INLINE double folded_lanes(const double *sums, int n)
     return total;
 }
 
-static DPFAST_INLINE double sum_of_lanes(const lanes *sums)
-{
-    return folded_lanes((const double *)sums, LANES);
-}
-
-/* Two chains for each sum: one alone would wait for its additions. */
-static DPFAST_INLINE int block_is_clearly_within(const double *products, const dpfast_block_shape *shape,
-                                                 const double *weights, const dpfast_block_bounds *bounds)
-{
-    lanes xx[2] = {{0.0}}, xy[2] = {{0.0}};
-    if (shape->stride > MOST_COLUMNS)
-        return 0;
-    for (ptrdiff_t i = 0; i < shape->n_features; i++) {
-        const double *row = products + i * shape->stride;
-        ptrdiff_t j = i - i % LANES;
-        lanes diagonal = *(const lanes *)(row + j);
-        xx[0] += diagonal * diagonal * (*(const lanes *)(weights + j) * *(const lanes *)from_diagonal[i % LANES]);
-        for (j += LANES; j < shape->n_features; j += LANES) {
-            lanes above = *(const lanes *)(row + j);
-            xx[1] += above * above * *(const lanes *)(weights + j);
-        }
-    }
-    for (ptrdiff_t i = 0; i < shape->n_features && bounds->xy < HUGE_VAL; i++)
-        for (ptrdiff_t j = shape->n_features - shape->n_features % LANES; j < shape->stride; j += LANES) {
-            lanes cross = *(const lanes *)(products + i * shape->stride + j);
-            xy[i % 2] += cross * cross * *(const lanes *)(weights + shape->stride + j);
-        }
-    xx[0] += xx[1];
-    xy[0] += xy[1];
-    return sum_of_lanes(&xx[0]) * CERTAINLY <= (double)wide(bounds->xx_high, bounds->xx_low) &&
-           sum_of_lanes(&xy[0]) * CERTAINLY <= (double)wide(bounds->xy_high, bounds->xy_low);
-}
-
 /* Of the entries above the diagonal and half of it, both times two: sums of products, and of the products' sizes. */
 static DPFAST_INLINE double sum_of_products(const double *a, const double *b, ptrdiff_t n, ptrdiff_t stride,
                                             double *sizes)
@@ -153,7 +129,7 @@ static DPFAST_INLINE double sum_of_products(const double *a, const double *b, pt
     double sums[ROW_LANES] = {0.0}, of_sizes[ROW_LANES] = {0.0};
     for (ptrdiff_t i = 0; i < n; i++) {
         const double *head = from_diagonal[i % ROW_LANES];
-        for (ptrdiff_t j = i - i % ROW_LANES; j + ROW_LANES <= n; j += ROW_LANES, head = from_diagonal[0] + 1)
+        for (ptrdiff_t j = i - i % ROW_LANES; j + ROW_LANES <= n; j += ROW_LANES, head = from_diagonal[LANES])
             for (int lane = 0; lane < ROW_LANES; lane++) {
                 double product = a[i * stride + j + lane] * b[i * stride + j + lane] * head[lane];
                 sums[lane] += product;
@@ -193,26 +169,6 @@ static DPFAST_INLINE void scale_pack(const dpfast_pack *pack, ptrdiff_t n_rows, 
     }
 }
 
-static DPFAST_INLINE void add_products_of_one(const double *products, const dpfast_block_shape *shape, double *totals,
-                                              int is_new)
-{
-    for (ptrdiff_t i = 0; i < shape->n_features; i++) {
-        const double *from = products + i * shape->stride;
-        double *to = totals + i * shape->stride;
-        for (ptrdiff_t j = i - i % LANES; j < shape->stride; j += LANES) {
-            lanes sums = *(const lanes *)(from + j);
-            if (!is_new)
-                sums += *(const lanes *)(to + j);
-            *(lanes *)(to + j) = sums;
-        }
-    }
-}
-
-DPFAST_AT_LEVELS(int, block_is_clearly_within,
-                 (const double *products, const dpfast_block_shape *shape, const double *weights,
-                  const dpfast_block_bounds *bounds),
-                 { return block_is_clearly_within(products, shape, weights, bounds); })
-
 DPFAST_AT_LEVELS(int, rows_are_clearly_within,
                  (const double *of_x, const double *of_y, ptrdiff_t n, ptrdiff_t stride,
                   const dpfast_block_bounds *bounds),
@@ -221,22 +177,105 @@ DPFAST_AT_LEVELS(int, rows_are_clearly_within,
 DPFAST_AT_LEVELS(void, scale_pack, (const dpfast_pack *pack, ptrdiff_t n_rows, double multiplier),
                  { scale_pack(pack, n_rows, multiplier); })
 
-DPFAST_AT_LEVELS(void, add_products_of_one,
-                 (const double *products, const dpfast_block_shape *shape, double *totals, int is_new),
-                 {
-                     if (is_new)
-                         add_products_of_one(products, shape, totals, 1);
-                     else
-                         add_products_of_one(products, shape, totals, 0);
-                 })
+#else /* once per level, as levels.h includes this file again */
 
-/* The same of products in doubles; the columns' weights are those of dpfast_weight_columns. */
-static double dpfast_block_multiplier_in_doubles(int level, const double *products, const dpfast_block_shape *shape,
-                                                 const double *weights, const dpfast_block_bounds *bounds)
+/* Loops over vectors of WIDTH doubles. */
+
+/* Entries of a block join the totals; returns their squares. */
+static DPFAST_INLINE TARGET VECTOR LEVEL(add_entries)(const double *products, double *totals, int is_new)
 {
-    if (DPFAST_CALL(block_is_clearly_within, level, products, shape, weights, bounds))
-        return 1.0;
-    return block_multiplier(products, shape, bounds, 1);
+    VECTOR sums = *(const VECTOR *)products, squares = sums * sums;
+    if (!is_new)
+        sums += *(const VECTOR *)totals;
+    *(VECTOR *)totals = sums;
+    return squares;
+}
+
+/* Add a block to totals, which hold nothing yet if they are new; returns whether it is clearly within its bounds. Two
+ * chains for each row's sum: one alone would wait for its additions. */
+static DPFAST_INLINE TARGET int LEVEL(add_and_test)(const double *products, const dpfast_block_shape *shape,
+                                                    const double *weights, const dpfast_block_bounds *bounds,
+                                                    double *totals, int is_new, int has_cross)
+{
+    VECTOR inside = {0.0}, beside = {0.0}, edge = {0.0}, cross = {0.0};
+    ptrdiff_t n = shape->n_features, end = n - n % WIDTH;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double *from = products + i * shape->stride, *head = from_diagonal[i % WIDTH];
+        double *to = totals + i * shape->stride;
+        ptrdiff_t j = i - i % WIDTH;
+        if (j < end) {
+            inside = MULTIPLY_ADD(LEVEL(add_entries)(from + j, to + j, is_new), *(const VECTOR *)head, inside);
+            head = from_diagonal[LANES];
+            j += WIDTH;
+        }
+        for (; j + WIDTH < end; j += 2 * WIDTH) {
+            inside += LEVEL(add_entries)(from + j, to + j, is_new);
+            beside += LEVEL(add_entries)(from + j + WIDTH, to + j + WIDTH, is_new);
+        }
+        if (j < end) {
+            beside += LEVEL(add_entries)(from + j, to + j, is_new);
+            j += WIDTH;
+        }
+        for (; j < shape->stride; j += WIDTH, head = from_diagonal[LANES]) {
+            VECTOR squares = LEVEL(add_entries)(from + j, to + j, is_new);
+            edge = MULTIPLY_ADD(squares, *(const VECTOR *)(weights + j) * *(const VECTOR *)head, edge);
+            if (has_cross)
+                cross = MULTIPLY_ADD(squares, *(const VECTOR *)(weights + shape->stride + j), cross);
+        }
+    }
+    edge += 2.0 * (inside + beside);
+    return folded_lanes((const double *)&edge, WIDTH) * CERTAINLY <= (double)wide(bounds->xx_high, bounds->xx_low) &&
+           folded_lanes((const double *)&cross, WIDTH) * CERTAINLY <= (double)wide(bounds->xy_high, bounds->xy_low);
+}
+
+static TARGET int LEVEL(add_if_clearly_within)(const double *products, const dpfast_block_shape *shape,
+                                               const double *weights, const dpfast_block_bounds *bounds, double *totals,
+                                               int is_new)
+{
+    return bounds->xy < HUGE_VAL ? LEVEL(add_and_test)(products, shape, weights, bounds, totals, is_new, 1)
+                                 : LEVEL(add_and_test)(products, shape, weights, bounds, totals, is_new, 0);
+}
+
+static TARGET void LEVEL(add_multiple)(const double *products, const dpfast_block_shape *shape, double factor,
+                                       double *totals, int is_new)
+{
+    for (ptrdiff_t i = 0; i < shape->n_features; i++)
+        for (ptrdiff_t j = i - i % WIDTH; j < shape->stride; j += WIDTH) {
+            VECTOR sums = *(const VECTOR *)(products + i * shape->stride + j) * factor;
+            if (!is_new)
+                sums += *(const VECTOR *)(totals + i * shape->stride + j);
+            *(VECTOR *)(totals + i * shape->stride + j) = sums;
+        }
+}
+
+#endif
+
+#ifndef LEVEL /* once, after them */
+
+#define DPFAST_LOOPS "person_gram.c"
+#include "levels.h"
+
+/* totals += a person's products in doubles, if these are clearly within their bounds: a pass reads them once, and one
+ * more takes them off again, exactly, if they are not. The columns' weights are those of dpfast_weight_columns. What new
+ * totals hold does not count. Returns whether they were added. */
+static int dpfast_add_if_clearly_within(int level, const double *products, const dpfast_block_shape *shape,
+                                        const double *weights, const dpfast_block_bounds *bounds, double *totals,
+                                        int is_new)
+{
+    if (shape->stride > MOST_COLUMNS)
+        return 0;
+    if (CALL(add_if_clearly_within, level, products, shape, weights, bounds, totals, is_new))
+        return 1;
+    if (!is_new)
+        CALL(add_multiple, level, products, shape, -1.0, totals, 0);
+    return 0;
+}
+
+/* totals += products in doubles. */
+static void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape,
+                                       double *totals, int is_new)
+{
+    CALL(add_multiple, level, products, shape, 1.0, totals, is_new);
 }
 
 /* How often squares of a row count that stand above the diagonal: `stride` weights within x, as many between x and y. */
@@ -267,13 +306,6 @@ static void dpfast_scale_pack(int level, const dpfast_pack *pack, ptrdiff_t n_ro
     DPFAST_CALL(scale_pack, level, pack, n_rows, multiplier);
 }
 
-/* totals += products in doubles; what new totals hold does not count. */
-static void dpfast_add_products_of_one(int level, const double *products, const dpfast_block_shape *shape,
-                                       double *totals, int is_new)
-{
-    DPFAST_CALL(add_products_of_one, level, products, shape, totals, is_new);
-}
-
 /* totals += products (unless totals is NULL), products = 0; as far as they are used. */
 static void dpfast_move_products(int64_t *products, const dpfast_block_shape *shape, int64_t *totals)
 {
@@ -289,3 +321,5 @@ static void dpfast_move_products(int64_t *products, const dpfast_block_shape *sh
             from[j] = 0;
     }
 }
+
+#endif
