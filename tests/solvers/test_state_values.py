@@ -500,6 +500,19 @@ def test_tails_with_large_discounts_are_known_only_where_last_states_are_told_we
     assert tails(0.92, 0.1, told=True).bias == pytest.approx(np.full(4, 0.92 * 2.0))
 
 
+def test_noise_of_all_last_states_does_not_hide_tails_of_which_it_is_a_small_part():
+    """It is .13 of a visit, and of tails of .85: where people went on is known, and how many by another number."""
+    assert tails(0.85, 10.0, told=True).bias == pytest.approx(np.zeros(4), abs=1e-9)
+    known = _Tails.of(
+        stage([1000.0] * 4, [0.0] * 4, deviation=10.0)._replace(ends=np.full((4, 4), 212.5)),
+        np.full(4, 850.0),
+        np.full(4, 1000.0),
+        np.full(4, True),
+    )
+    for discount, error, told in ((0.85, 0.03, True), (0.85, 0.07, False), (0.93, 0.03, False), (0.3, 1.0, True)):
+        assert np.all(known.resolved(np.full(4, discount), np.full(4, error)) == told)
+
+
 def test_no_matrix_of_states_is_formed_where_last_states_are_not_told():
     """They may be a hundred thousand, and the budget is spent by then."""
     n_states = 2_000

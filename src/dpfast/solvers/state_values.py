@@ -56,6 +56,8 @@ _RARE, _TINY = 3.0, 1e-9
 _MOST_CUT = 0.95
 # Of a state with a larger discount hardly anything is seen: beyond the first, unless last states are told well.
 _UNSEEN, _HARDLY_SEEN = 0.75, 0.89
+# Noise in a state's tails by last state, over all of them, up to which it is known where people went on.
+_SMALL_NOISE = 0.4
 # Standard deviations of noise in a count up to which a value's limits are those of a quotient.
 _QUOTIENT = 5.0
 # Deviation of tails of which last states are not told, over that of values.
@@ -308,7 +310,7 @@ def fitted_values(
     resolved, seems = np.zeros(n_states, np.bool_), values
     if known.is_released:
         means = np.where(sure, (sums.returns + (tail.value - earlier.filled) * cut * counts) / safe, values)
-        resolved, seems = known.resolved(cut), known.seems(means, tail.value, limits)
+        resolved, seems = known.resolved(cut, cut_error), known.seems(means, tail.value, limits)
 
     def apart(part: FloatArray, others: FloatArray | float) -> FloatArray:
         staying = np.sqrt((values - tail.value) ** 2 + np.maximum(others, squared + shrunk))
@@ -434,9 +436,13 @@ class _Tails:
         own = np.linalg.lstsq(np.eye(len(means)) - parts, means - tail, rcond=None)[0]
         return np.asarray(np.abs(parts @ np.clip(own, limits[0] - tail, limits[1] - tail)))
 
-    def resolved(self, discounts: FloatArray) -> NDArray[np.bool_]:
-        """Return whether last states are told well enough: noise in all of a state's does not make discounts 1."""
+    def resolved(self, discounts: FloatArray, errors: FloatArray) -> NDArray[np.bool_]:
+        """Return whether last states are told well enough: noise in all of a state's does not make discounts 1.
+
+        Where it is a small part of them, where people went on is told, and only the discounts' own errors count.
+        """
         noise = _ONE_SIDED * self.deviation * math.sqrt(len(discounts)) / self.counts
+        noise = np.where(noise < _SMALL_NOISE * discounts, np.minimum(_ONE_SIDED * errors, noise), noise)
         return np.asarray(self.is_released & (discounts + noise < _MOST_CUT))
 
     def going(self, onward: _Onward) -> FloatArray:
@@ -492,7 +498,7 @@ class _Tails:
         """
         share, mean = np.clip(cut[0], 0.0, 1.0), np.minimum(cut[1], _MOST_CUT)
         larger = np.minimum(cut[1] + _ONE_SIDED * cut[2], 1.0)
-        is_seen = mean <= np.where(self.resolved(mean), _HARDLY_SEEN, _UNSEEN)
+        is_seen = mean <= np.where(self.resolved(mean, cut[2]), _HARDLY_SEEN, _UNSEEN)
         led, unseen = self.led(share * mean, onward), ~is_seen | ~self.sure
         part = self._unknown(unseen, self.weights)
         noise = led(own.noise, power=2) + led(own.sampled) ** 2
