@@ -15,6 +15,7 @@ from dpfast.convex_erm.calibration import (
     _mean_log_odds,
     _of_rates,
     calibrated_log_odds,
+    estimated_rates,
     gaps,
     interpolated,
     limits,
@@ -255,3 +256,15 @@ def test_a_curve_goes_straight_on():
     lifted = np.array([[0.0], [5.0]])
     assert zero_of(curve - lifted) == 6.0
     assert zero_of(curve + lifted) == -2.0
+
+
+def test_noise_in_counts_of_even_classes_hardly_favours_one():
+    """And rates that counts do show are as counted."""
+    rng, apart = np.random.default_rng(0), []
+    for _ in range(20):
+        rates = estimated_rates(Classes(100.0 + 43.0 * rng.normal(size=3), 43.0, 300))
+        assert rates.sum() == pytest.approx(1.0)
+        apart.append(np.ptp(rates))
+    assert np.mean(apart) < 0.06
+    counted = estimated_rates(Classes(np.array([420.0, 120.0, 60.0]), 20.0, 600))
+    assert counted == pytest.approx([0.7, 0.2, 0.1], abs=0.01)

@@ -41,7 +41,8 @@ epsilon .3, 1 and 3, by the logarithmic loss on held-out rows; the rule for the 
 other releases: a histogram of classes, and, once their rates are estimated, a sum of scores of the link. The link is
 ``expit(s u)``, of a public slope s, over the sum for all classes. Probabilities are a mixture: ``(1 - w)`` times the
 rates plus w times the link. Each rate is the posterior mean of its count, with Dirichlet laws of several
-concentrations: classes may be even, or some rare.
+concentrations: classes may be even, or some rare. Even ones are as probable a priori as all others: else noise in
+counts would outweigh margins in the choice of the most probable class.
 
 *The weight w.* The score of a row of class y is link/rate - 1, over the largest size of it that any class has there, if
 that is above 1. If rates are true and margins tell nothing, scores are 0 on average, whatever the rows. Where w of the
@@ -300,8 +301,8 @@ SPREAD_OF_ROWS = 0.6
 # Points at which scores are expected, and factors of what is expected, all as probable: rows in clusters score less.
 _N_POINTS, _FACTORS = 256, np.geomspace(0.25, 1.25, 6)
 _WEIGHTS = expit(np.linspace(-6.0, 16.0, 111))
-# Concentrations of Dirichlet laws of rates, over the number of others.
-_CONCENTRATIONS = np.array([0.5, 3.0, 30.0])
+# Concentrations of Dirichlet laws of rates, and odds of each: with the last classes are nearly even.
+_CONCENTRATIONS, _PROBABLE = np.array([0.5, 3.0, 30.0, 300.0]), np.array([1.0, 1.0, 1.0, 3.0])
 _RATES = np.concatenate([np.geomspace(1e-4, 0.1, 60), np.linspace(0.1, 0.9995, 120)[1:]])
 
 
@@ -416,7 +417,7 @@ def estimated_rates(classes: Classes) -> FloatArray:
     each = _log_sum_exp(logs, axis=-1)  # (classes, concentrations)
     means = np.exp(logs - each[:, :, None]) @ _RATES
     evidence = each.sum(axis=0)
-    rates = means @ np.exp(evidence - evidence.max())
+    rates = means @ (_PROBABLE * np.exp(evidence - evidence.max()))
     return np.asarray(rates / rates.sum())
 
 
