@@ -378,7 +378,7 @@ def test_a_few_more_get_steps_and_no_moments(refine, steps):
     few = one.fit(*table(PATHS["people are few"]))
     assert few.n_steps_ == steps
     assert [one.name.partition(": ")[2] for one in few.releases_] == [
-        "mean of outcomes",
+        "means of rows and outcomes",
         "mean length of rows",
         "mean size of residuals",
         *(f"residuals, step {1 + number}" for number in range(steps)),

@@ -536,3 +536,20 @@ def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, requeste
     else:
         one = (3.0 / 50.0) ** 2 / (n_steps - rule.first_averaged)
         assert unshrunk == pytest.approx(1.0 / (1.0 / walked + 1.0 / one), rel=0.1)
+
+
+def test_a_clip_of_a_mean_is_wide_where_counts_show_people_there_and_else_short():
+    sizes = np.exp2(np.arange(-8, 1) / 2.0)
+    counts = np.array([200.0, 30.0, 20.0, 0.0, -5.0, 5.0, 3.0, -8.0, 10.0])
+    assert descent.clip_of_mean(counts, 10.0, sizes, 20.0) < 0.2
+    # As many as zeros and ones have at their end.
+    counts[-1] = 100.0
+    assert descent.clip_of_mean(counts, 10.0, sizes, 20.0) == 1.0
+    # Not if the noise in that mean is more than the bias.
+    assert descent.clip_of_mean(counts, 10.0, sizes, 2000.0) < 0.2
+
+
+def test_a_level_is_moved_to_a_mean_that_is_surely_another_and_else_stays():
+    level = np.array([0.1])
+    np.testing.assert_array_equal(descent.surely_moved(level, np.array([0.25]), 0.01, 1.75), level)
+    np.testing.assert_allclose(descent.surely_moved(level, np.array([0.6]), 1e-6, 1.75), [0.6], atol=1e-4)

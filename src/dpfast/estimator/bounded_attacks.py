@@ -62,6 +62,7 @@ class Rows:
             "xy": x.T @ y,
             "x": x.sum(axis=0),
             "y": y.sum(axis=0),
+            "sum": y.sum(axis=0),
             "n": np.array(float(len(x))),
         }
 
@@ -120,11 +121,14 @@ def shifted_attack(rows: Rows, adjacency: Adjacency, fit: Callable[[Table], Rele
     centres = [flattened(rows.blocks(table), names) for table in tables]
     # L2-Laplace noise is one draw for all blocks, each scaled by a power of two.
     stretch: FloatArray = np.ones(len(scales))
-    law: Law = GaussianShift(shift, scales, _parts(record, names))
-    if record.mechanism != "Gaussian":
-        stretch = np.exp2(np.round(np.log2(record.scales["xx"] / scales)))
+    law: Law
+    if record.mechanism == "Gaussian":
+        law = GaussianShift(shift, scales, _parts(record, names))
+    else:
+        usual = record.scales[names[0]]
+        stretch = np.exp2(np.round(np.log2(usual / scales)))
         # The deviation of a coordinate is recorded.
-        law = NormShift((shift * stretch,), (record.scales["xx"] / math.sqrt(len(scales) + 1.0),))
+        law = NormShift((shift * stretch,), (usual / math.sqrt(len(scales) + 1.0),))
 
     def seen(neighbour: bool) -> FloatArray:
         return (flattened(fit(tables[neighbour]).values, names) - centres[neighbour]) * stretch

@@ -120,8 +120,9 @@ class MultiOutcomeRidge(CoefficientReports, MultiOutputMixin, RegressorMixin, Bo
         read from files, by a query, by an engine or through `dpfast.io.Columns`. It takes none if `delta` is 0 or the
         table is an iterator, which cannot be read again, nor for "projection", "independent", `n_subsample`, "paper"
         and `fit_gram`, which have no steps. With an intercept, few people get 30 steps and no X'X, so that limits are
-        NaN; fewer get the mean outcome alone, with coefficients 0. Rows of people who own several are held in memory
-        for the steps, also those of files and `Columns`. Of arrays with 48 columns or more, steps keep up to 256 MB.
+        NaN; fewer get the mean outcome alone, with coefficients 0, also without steps where `delta` is 0. Rows of
+        people who own several are held in memory for the steps, also those of files and `Columns`. Of arrays with 48
+        columns or more, steps keep up to 256 MB.
     mechanism : {"gaussian", "projection", "independent"}, default "gaussian"
         "gaussian" releases X'X once for all outcomes. "projection" then moves the noisy X'Y to the nearest matrix that
         rows within `bound_x` and the public labels Y can have, which lowers the error if outcomes are many.

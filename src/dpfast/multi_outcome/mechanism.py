@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,8 @@ from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
 from dpfast.noise import BitSource
 from dpfast.privacy import Adjacency, Composition, Privacy
-from dpfast.releases.mechanism import Around, Query, Stages, given
+from dpfast.privacy.guarantee import ROUND_UP
+from dpfast.releases.mechanism import Around, NoisySum, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
 from dpfast.releases.staged_fit import Regression
 from dpfast.releases.staged_regression import Public, StagedRegression
@@ -70,6 +72,10 @@ class FeatureScaling:
 _LONGEST_ROW_RATIO = 2.0**20
 #: Share of the signal that public numbers say steps lose, below which releases alone decide of a warning.
 _HOPELESS = 0.9
+
+#: With delta 0: people over half the deviation of noise in moments of bounds 1, below which they show the mean outcome
+#: alone.
+_FEWEST_OF_MOMENTS = 120.0
 
 
 @dataclass(frozen=True)
@@ -232,11 +238,33 @@ class Moments(Around[Regression]):
         return self.chosen.calibration
 
     def stages(self) -> Stages[Regression]:
-        """Ask for the moments."""
+        """Ask for the moments, or for the mean outcome where it is all that so few people show."""
         noise = self.inner
+        if self._shows_mean_alone:
+            features, outcomes = noise.shape
+            bound = rounded_bound(self.bound_y, outcomes) * ROUND_UP
+            sums = NoisySum.calibrate(noise.privacy, bound, (outcomes,))
+            released = yield Query("mean of outcomes", sums, attrgetter("exact_y_sum"))
+            mean = np.clip(released.values["sum"] / self.public.n_rows, -self.bound_y, self.bound_y)
+            unknown = np.full((outcomes, features), np.nan)
+            solution = RidgeSolution(np.zeros_like(unknown), np.asarray(mean), unknown, 0.0)
+            return partial(Regression, solution, (), expected_error=1.0)
         statistic, bits = (given, None) if noise.sample is None else (_sampled, noise.bound_to)
         released = yield Query("moments of features and outcomes", noise, statistic, sampled_by=bits)
         return partial(self._solved, released)
+
+    @property
+    def _shows_mean_alone(self) -> bool:
+        """Whether noise of all moments, where delta is 0, is more than so few people show: a public fact."""
+        noise, n_rows = self.inner, self.public.n_rows
+        if noise.privacy.delta > 0.0 or not self.fit_intercept or n_rows is None or self.public.labels is not None:
+            return False
+        if noise.people is not None or noise.sample is not None or noise.each_outcome:
+            return False
+        features, outcomes = noise.shape
+        entries = (features + 1) * (features / 2 + 1 + outcomes)
+        deviation = NoisySum.calibrate(noise.privacy, 1.0, (round(entries),)).deviation
+        return 2.0 * n_rows < _FEWEST_OF_MOMENTS * deviation
 
     def _solved(self, released: Release) -> Regression:
         noise, radii = self.inner, (self.chosen.scaling.radius, self.bound_y)

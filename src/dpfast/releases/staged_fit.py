@@ -66,6 +66,8 @@ _TOLD_APART = 40
 _SHORTEST_ROW = 2.0**-230
 #: Least part of squares of rows that is about their mean.
 _SMALL = 1e-9
+#: Deviations by which a mean must differ from the level of clipped residuals to be no noise.
+_SURELY = 1.75
 #: Range of clips with a grid for sums of residuals.
 _SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
@@ -141,6 +143,8 @@ class Fit:
     rows: float
     #: How unlikely a size of coefficients may be to be taken for theirs in shrinkage.
     likelihood_drop: ClassVar[float] = descent.LIKELIHOOD_DROP
+    #: How much longer outcomes are than rows beside them in means, in units: a power of two.
+    outcomes_to_rows: ClassVar[float] = 1.0
     #: What shrinkage leaves of the squared noise in coefficients.
     shrunk_variance: ClassVar[float] = descent.SHRUNK_VARIANCE
 
@@ -196,18 +200,24 @@ class Fit:
         """Estimate the centers of rows and outcomes, in units."""
         mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
         sums = self._sums_of_means(part)
-        statistic = partial(sum_rows_and_outcomes, first=mechanism.sum_rows, stretch=own.rows / own.outcomes)
+        statistic = partial(sum_rows_and_outcomes, first=mechanism.sum_rows, stretch=self._stretch)
         released = yield Query("means of rows and outcomes", sums, statistic)
         mean = released.values["sum"] / (self.rows * own.rows)
         deviation = sums.deviation / (self.rows * own.rows)
         center, level = (descent.shrunk_mean(part, deviation) for part in (mean[:features], mean[features:]))
+        level = level / self.outcomes_to_rows
         return held(center, mechanism.radii[0] / own.rows), held(level, mechanism.radii[1] / own.outcomes)
 
     def _sums_of_means(self, part: Privacy) -> NoisySum:
         """Return how the sums of rows and outcomes are released, outcomes in units like those of rows."""
-        mechanism, own = self.mechanism, self.mechanism.units
-        bound = math.hypot(mechanism._longest(0), own.rows / own.outcomes * mechanism._longest(1)) * ROUND_UP
+        mechanism = self.mechanism
+        bound = math.hypot(mechanism._longest(0), self._stretch * mechanism._longest(1)) * ROUND_UP
         return NoisySum.calibrate(part, bound, (sum(mechanism.shape),), unit=mechanism._unit)
+
+    @property
+    def _stretch(self) -> float:
+        own = self.mechanism.units
+        return self.outcomes_to_rows * own.rows / own.outcomes
 
     def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, NormCounts]:
         """Count rows by their length about the center, in units."""
@@ -413,9 +423,12 @@ class Fit:
         if not self.mechanism.fit_intercept:
             return theta, found.at(center), level._replace(bias=bias)
         own = self.mechanism.units.outcomes
-        mean = held(center[-1], 4.0 * self.mechanism.radii[1] / own)
+        moved = descent.surely_moved(center[-1], level.mean, level.variance, _SURELY)
+        surely = np.any(moved != center[-1])
+        mean = held(moved, 4.0 * self.mechanism.radii[1] / own)
         found = found.at(center)
-        return theta, found, Level(mean, bias[:, -1, -1] + found.covariance[-1, -1], bias)
+        variance = bias[:, -1, -1] + found.covariance[-1, -1] + surely * level.variance
+        return theta, found, Level(mean, variance, bias)
 
     def _clip(self, name: str, part: Privacy, step: ResidualStep, share: float) -> Generator[Query, Release, ClipState]:
         """Estimate the size exceeded by a share of the parts of people; a small one if no people are seen."""
@@ -464,9 +477,12 @@ class Fit:
         limit = float(edges[1 + longest.place]) if longest.is_certain else mechanism.radii[1]
         limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         if parts.mean_residual is not None:
-            bound = residual_bound(limit, step, mechanism.max_rows)
+            unit = NoisySum.calibrate(parts.mean_residual, 1.0, (1, outcomes), unit=mechanism._unit).deviation
+            clip = max(limit, descent.clip_of_mean(counts[1:], deviation, edges[1:], unit))
+            clip = min(clip, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
+            bound = residual_bound(clip, step, mechanism.max_rows)
             sums = NoisySum.calibrate(parts.mean_residual, bound, (1, outcomes), unit=mechanism._unit)
-            released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=limit), limit)
+            released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
             scale = self.rows * own.outcomes
             level = held(level + released.values["sum"][0] / scale, 4.0 * mechanism.radii[1] / own.outcomes)
             level_variance = (sums.deviation / scale) ** 2

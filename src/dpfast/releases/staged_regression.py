@@ -3,9 +3,9 @@
 The releases of one fit share one joint budget (`dpfast.privacy.split_budget`; `solvers.averaged_descent.Schedule` has
 the shares), in this order:
 
-1. *Number* of people, and of rows, if it is private. If people are few, only the mean outcome (and rows, if they are
-   not quite so few), the mean logarithms of rows' lengths and residuals' sizes, and steps follow, in coordinates as
-   declared; if fewer, the mean outcome alone.
+1. *Number* of people, and of rows, if it is private; once more if people are few. Then only means, the mean
+   logarithms of rows' lengths and residuals' sizes, and steps follow, in coordinates as declared; if fewer, the mean
+   outcome alone.
 2. *Means* of rows and outcomes, if there is an intercept: rows are centred there from now on.
 3. *Norm histogram* of rows: it gives the radius to which they are clipped in
 4. *moments*, X'X, if people are enough for it. Two histograms of rows whitened by its powers choose the coordinates,
@@ -72,18 +72,15 @@ from dpfast.statistics.residuals import ResidualStep, check_most_rows
 from dpfast.statistics.rows import RowMap
 
 #: Share of the lengths of rows, and of the sizes of their parts; that of means, and how it falls with people times mu.
-_LENGTHS, _SIZES, _MEANS, _MEANS_BY_PEOPLE, _LEAST_MEANS = 0.02, 0.06, 0.4, 0.002, 0.05
-#: People times mu from which rows are centered at a released mean.
-_CENTERED = 80.0
+_LENGTHS, _SIZES, _MEANS, _MEANS_BY_PEOPLE, _LEAST_MEANS = 0.02, 0.06, 0.6, 0.0025, 0.05
 #: Of lengths of rows, and of sizes of parts: half-octaves told apart, an odd number; and by how many means are usually
 #: off the middle one.
 _OF_LENGTHS, _OF_SIZES = (7, 1.0), (17, 1.5)
 #: Half-octaves by which the clip is below the mean size; the share to clip; and the length of rows, over the usual one,
 #: from which they have less weight.
 _BELOW, _CLIPPED, _LONG = 2.0, 0.5, 2.0
-#: Deviations by which a mean must differ from the middle of outcomes to be no noise; and its noise over the size of
-#: residuals up to which it may tell.
-_SURELY, _TELLS_LEVEL = 1.75, 0.25
+#: Deviations by which a mean must differ from the middle of outcomes to be no noise.
+_SURELY = 1.4
 
 
 class FewPeople(Fit):
@@ -91,21 +88,18 @@ class FewPeople(Fit):
 
     #: None: where there is no signal, all that is not shrunk away is worse than a constant.
     likelihood_drop = 0.0
-    left = descent.SHRUNK_VARIANCE_OF_FEW
+    shrunk_variance = descent.SHRUNK_VARIANCE_OF_FEW
+    outcomes_to_rows = 2.0
 
     def stages(self) -> Stages[Regression]:
         """Yield one query after the other."""
-        mechanism, own, features = self.mechanism, self.mechanism.units, self.mechanism.shape[0]
+        mechanism, features = self.mechanism, self.mechanism.shape[0]
         resolution = self.n_people * mechanism.mu
         means = max(_MEANS - _MEANS_BY_PEOPLE * resolution, _LEAST_MEANS)
         shares = means, _LENGTHS, _SIZES, 1.0 - means - _LENGTHS - _SIZES
         of_means, of_lengths, of_sizes, of_steps = split_budget(self.privacy, shares)
         theta = np.zeros((features + 1, mechanism.shape[1]))
-        center = np.zeros(features)
-        if resolution >= _CENTERED:
-            center, theta[-1] = yield from self._means(of_means)
-        else:
-            theta[-1] = (yield from mechanism._mean_outcome(of_means, self.rows)) / own.outcomes
+        center, theta[-1] = yield from self._means(of_means)
         usual = yield from self._mean_length(of_lengths, center)
         coordinates = Coordinates.plain(center, usual, self.rows, constant=True)
         longest = _LONG * math.sqrt(len(theta))
@@ -117,26 +111,23 @@ class FewPeople(Fit):
         iterate, clipped = yield from self._descend(of_steps, (), *descent_of, ClipState(clip), most=clip)
         reach = self._largest_part(math.sqrt(len(theta))) / (2.0 * clipped.clip)
         found = descent.pooled_estimate_of_few(iterate, rule, self.rows, reach)
-        solved, level = self._solved(found, coordinates), found.theta[-1]
-        if resolution >= _CENTERED:
-            size = 2.0 ** (_BELOW / 2.0) * clip / math.sqrt(len(theta)) / own.outcomes
-            level = self._level(theta[-1], of_means, found, solved, size)
+        solved = self._solved(found, coordinates)
+        level = self._level(theta[-1], of_means, found, solved)
         return partial(self._regression, solved, Level(level), found, coordinates, None, rule.n_steps)
 
     def _level(
-        self, mean: FloatArray, part: Privacy, found: descent.DescentResult, solved: descent.Shrunk, size: float
+        self, mean: FloatArray, part: Privacy, found: descent.DescentResult, solved: descent.Shrunk
     ) -> FloatArray:
         """Return the level of the steps, the middle of outcomes, or about their mean where this is surely another.
 
-        The mean row, about which rows are, has the noise of the mean outcome. Beside residuals of a usual size that are
-        no larger, this noise would do more harm than a bias does.
+        The mean row, about which rows are, has noise like that of the mean outcome.
         """
         middle: FloatArray = found.theta[-1]
-        deviation = self._sums_of_means(part).deviation / (self.rows * self.mechanism.units.rows)
-        if deviation > _TELLS_LEVEL * size:
-            return middle
-        squares = deviation**2 * (1.0 + float(np.sum(solved.coef**2)) / len(mean)) + float(found.covariance[-1, -1])
-        return middle + descent.shrunk_mean(mean - middle, _SURELY * math.sqrt(squares))
+        of_center = self._sums_of_means(part).deviation / (self.rows * self.mechanism.units.rows)
+        squares = (of_center / self.outcomes_to_rows) ** 2
+        squares += of_center**2 * float(np.sum(solved.coef**2)) / len(mean) + float(found.covariance[-1, -1])
+        of_number = self.mechanism.relative_noise_of_number(self.n_people) * float(np.linalg.norm(mean))
+        return descent.surely_moved(middle, mean, squares + of_number**2 / len(mean), _SURELY)
 
     def _mean_length(self, part: Privacy, center: FloatArray) -> Generator[Query, Release, float]:
         """Estimate the geometric mean length of rows about the center, within half-octaves around half the longest."""
@@ -168,8 +159,9 @@ class FewPeople(Fit):
         return mean / (1.0 + (sums.deviation / (usual * self.n_people)) ** 2)
 
 
-#: Share of mu^2 for the numbers of people and rows, if they are private.
-_COUNT = 0.01
+#: Share for the numbers of people and rows, if they are private; and of the rest where they show that people are few,
+#: and fewest, whose mean outcome is divided by it.
+_COUNT, _COUNT_OF_FEW, _COUNT_OF_FEWEST = 0.01, 0.1, 0.2
 #: Planned values: the share of the steps' budget for late ones, the clip of the last residuals in standard deviations,
 #: the ratio of errors to those of resolved normal rows if people are many, and people times mu where it is twice that.
 _LATE, _LONGEST, _WORSE, _TWICE_WORSE = 0.75, 3.5, 1.36, 120.0
@@ -316,7 +308,13 @@ class StagedRegression(Mechanism[Regression]):
 
     def _number_first(self) -> Stages[Regression]:
         """Yield the query of the private numbers of people and rows, then the others."""
-        return (yield from self._fitted(*(yield from self._counted())))
+        left, people, rows = yield from self._counted()
+        if self._is_few(people):
+            share = _COUNT_OF_FEWEST if self._shows_level_alone(people) else _COUNT_OF_FEW
+            left, *again = yield from self._numbers("numbers of people and rows, once more", left, share)
+            # By precision, about.
+            people, rows = (np.array([people, rows]) * _COUNT + np.array(again) * share) / (_COUNT + share)
+        return (yield from self._fitted(left, float(people), float(rows)))
 
     def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:
         """Return the queries of a fit of so many people and rows."""
@@ -358,16 +356,25 @@ class StagedRegression(Mechanism[Regression]):
         """Return the rest of the budget, and the numbers of people and of rows."""
         if self.public.n_rows is not None:
             return self.privacy, float(self.public.n_rows), float(self.public.n_rows)
-        part, left = split_budget(self.privacy, [_COUNT, 1.0 - _COUNT])
+        return (yield from self._numbers("numbers of people and rows", self.privacy, _COUNT))
+
+    def _numbers(
+        self, name: str, privacy: Privacy, share: float
+    ) -> Generator[Query, Release, tuple[Privacy, float, float]]:
+        """Return the rest of a budget, and the numbers for a share of it."""
+        part, left = split_budget(privacy, [share, 1.0 - share])
         most, several = self.max_rows or 1, self.max_rows is not None
         bound, size = (math.hypot(most, most) * ROUND_UP, 2) if several else (1.0, 1)
         counts = NoisySum.calibrate(part, bound, (size,), unit=self._unit)
-        released = yield Query(
-            "numbers of people and rows", counts, partial(count_people, first=self.sum_rows, most=most)
-        )
+        released = yield Query(name, counts, partial(count_people, first=self.sum_rows, most=most))
         # A count below its noise may be of many people: steps as long as for few would diverge.
         numbers = np.maximum(released.values["sum"], max(most, counts.deviation))
         return left, float(numbers[0]) / most, float(numbers[-1])
+
+    def relative_noise_of_number(self, people: float) -> float:
+        """Return the noise in the number of few people, as a part of it."""
+        share = _COUNT + _COUNT_OF_FEW
+        return 0.0 if self.public.n_rows is not None else self.unit_deviation / (people * math.sqrt(share))
 
     def _longest(self, which: int) -> float:
         """Return the largest norm of a person's sum of rows, or of outcomes."""

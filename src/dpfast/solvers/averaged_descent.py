@@ -272,6 +272,8 @@ _DROWNS, _WINDOW = 0.03, 4
 _MANY_ZEROS, _FEW_OF_OTHERS = 0.1, 0.15
 # The noise of a count, over people, below which later histograms give a better clip than counts of the clipped.
 _TELLS_CLIP = 0.05
+# Deviations of the noise of a count above which it tells a clip of people.
+_COUNTED = 2.0
 # Mean squared coefficients tried.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 #: How unlikely the largest of them may be that is taken.
@@ -354,6 +356,11 @@ def shrunk_mean(mean: FloatArray, deviation: float) -> FloatArray:
     return np.asarray(kept * mean)
 
 
+def surely_moved(level: FloatArray, mean: FloatArray, variance: float, surely: float) -> FloatArray:
+    """Move a level of clipped residuals, if it is surely off the mean of outcomes, by so many deviations of noise."""
+    return level + shrunk_mean(mean - level, surely * math.sqrt(variance))
+
+
 def last_size(counts: FloatArray, deviation: float, sizes: FloatArray, *, heavy: bool = False) -> float | None:
     """Return the largest size in the last bin above the noise; None if no bin is.
 
@@ -388,6 +395,16 @@ def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share
     (seen,) = (others > _ABOVE_NOISE * deviation).nonzero()
     farthest = seen[-1] + _HIDDEN if len(seen) else len(others) - 1
     return float(sizes[1 + min(reached[0] if len(reached) else farthest, farthest, len(others) - 1)])
+
+
+def clip_of_mean(counts: FloatArray, deviation: float, sizes: FloatArray, unit: float) -> float:
+    """Return the clip of a mean whose noise, so many units of it, and bias are the least by counts of sizes.
+
+    People may be in a bin as far as they exceed the deviation of its noise.
+    """
+    seen = np.maximum(counts - _COUNTED * deviation, 0.0)
+    bias = seen @ np.maximum(sizes[:, None] - sizes, 0.0)
+    return float(sizes[np.argmin((unit * sizes) ** 2 + bias**2)])
 
 
 #: Ascending eigenvalues of a symmetric matrix, and eigenvectors.

@@ -1,0 +1,59 @@
+"""With delta 0 few people get the mean outcome: who decides, what it costs, what one person moves."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from dpfast import MultiOutcomeRidge, UtilityWarning
+
+FEW = {"epsilon": 1.0, "delta": 0.0, "box_x": (-3.0, 3.0), "bound_y": 2.0, "random_state": 0}
+
+
+def _fit(X, Y, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)
+        return MultiOutcomeRidge(**FEW | parameters).fit(X, Y)
+
+
+def _table(n, outcomes=2):
+    rng = np.random.default_rng(n)
+    return rng.normal(size=(n, 4)), rng.normal(size=(n, outcomes))
+
+
+@pytest.mark.parametrize("outcomes", [1, 2, 5])
+def test_a_person_moves_the_sum_as_far_as_its_noise_is_for_and_no_further(outcomes):
+    X, Y = _table(60, outcomes)
+    farthest = np.full(outcomes, 9.0)
+    Y[0] = farthest
+    one, other = (_fit(X, outcome) for outcome in (Y, np.vstack([-farthest, Y[1:]])))
+    # The same seed draws the same noise.
+    moved = np.linalg.norm(one.releases_[0].values["sum"] - other.releases_[0].values["sum"])
+    (deviation,) = one.releases_[0].scales.values()
+    # Of an entry of L2-Laplace noise.
+    hidden = deviation / np.sqrt(outcomes + 1.0) * FEW["epsilon"]
+    assert moved == pytest.approx(2.0 * 2.0, rel=1e-6)
+    assert moved <= hidden <= moved * (1.0 + 1e-6)
+
+
+def test_only_few_people_get_the_mean_and_the_number_and_the_calibration_decide():
+    names = [
+        _fit(*_table(n), epsilon=epsilon).releases_[0].name for n, epsilon in ((60, 1.0), (60, 100.0), (5_000, 1.0))
+    ]
+    assert [name.rpartition(": ")[2] for name in names] == [
+        "mean of outcomes",
+        "moments of features and outcomes",
+        "moments of features and outcomes",
+    ]
+    X, Y = _table(60)
+    assert _fit(100.0 * X, -Y).releases_[0].name == names[0]
+
+
+def test_the_whole_budget_is_spent_on_the_mean_which_all_predictions_are():
+    X, Y = _table(60)
+    model = _fit(X, Y + 1.0)
+    (release,) = model.releases_
+    assert release.privacy == model.privacy_spent_
+    assert np.array_equal(model.coef_, np.zeros((2, 4)))
+    mean = np.clip(release.values["sum"] / 60.0, -2.0, 2.0)
+    np.testing.assert_allclose(model.predict(X), np.broadcast_to(mean, (60, 2)), rtol=1e-12)
