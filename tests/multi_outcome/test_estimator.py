@@ -100,7 +100,9 @@ def exact_sums(parameters, x, y):
         x = centred(*BOX)[0](x)
     if parameters.get("nonnegative"):
         x, y = np.maximum(x, 0.0), np.maximum(y, 0.0)
-    return {"xx": x.T @ x, "xy": x.T @ y, "x": x.sum(axis=0), "y": y.sum(axis=0), "n": float(len(x))}
+    sums = {"xx": x.T @ x, "xy": x.T @ y, "x": x.sum(axis=0), "y": y.sum(axis=0), "n": float(len(x))}
+    # Few people get the mean outcome alone where delta is 0.
+    return sums | {"sum": sums["y"]}
 
 
 ROUTES_OF_LAWS = [(route, delta) for route in ROUTES for delta in (1e-6, 0.0) if route != "paper" or delta]
