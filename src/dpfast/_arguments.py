@@ -21,6 +21,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 Checked = TypeVar("Checked")
 
@@ -220,6 +221,24 @@ def sequence(name: str, values: Sequence[Checked]) -> Sequence[Checked]:
     if isinstance(values, str | bytes) or getattr(values, "ndim", 1) == 0 or not hasattr(values, "__iter__"):
         raise TypeError(f"{name} must be a sequence of numbers, got {type(values).__name__}")
     return values
+
+
+def array(name: str, values: object) -> NDArray[np.float64]:
+    """Return numbers as an array of floats; TypeError for what holds others, or rows of several lengths."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise mistyped(name, "numbers that floats hold, in rows of one length", values) from None
+
+
+def names(name: str, values: Any, count: int) -> Sequence[object]:
+    """Return so many names; TypeError for a word, and for what is no sequence."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
+        raise mistyped(name, f"a sequence of {count} names", values)
+    if len(values) != count:
+        raise ValueError(f"{name} must be {count} names, got {len(values)}")
+    given: Sequence[object] = values
+    return given
 
 
 def positives(name: str, values: Sequence[float]) -> list[float]:

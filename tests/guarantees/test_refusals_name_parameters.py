@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from catalogue import FITS, people
+from matplotlib.figure import Figure
 
 from dpfast import (
     Ledger,
@@ -22,6 +23,7 @@ from dpfast import (
     SyntheticControl,
     datasets,
     describe,
+    plotting,
     private_bounds,
     select,
 )
@@ -102,6 +104,62 @@ def test_a_number_that_a_function_cannot_take_is_refused_by_its_name(function, u
                 if not said or "float()" in str(error):
                     mistakes.append((parameter, type(given), str(error)))
     assert not mistakes
+
+
+NO_NUMBERS = [[[1], [2, 3]], 10**400, "no such word", {}, Thing(), 1j]
+THREE = {"low": [0.0, 1.0, 2.0], "high": [2.0, 3.0, 4.0]}
+ARRAYS = [
+    (plotting.roc, {"outcomes": [0, 1, 1], "scores": [0.1, 0.5, 0.9]}),
+    (plotting.calibration, {"outcomes": [0, 1, 1], "probabilities": [0.1, 0.5, 0.9]}),
+    (partial(plotting.plan_curves, errors={"a": [1.0, 2.0]}), {"x": [1, 2]}),
+    (plotting.score_curves, {"x": [1, 2], "scores": [[1.0, 2.0]]}),
+    (partial(plotting.synthetic_control_gaps, [1, 2, 3], 2), THREE | {"gap": [1.0, 2.0, 3.0]}),
+    (
+        partial(plotting.synthetic_control_paths, [1, 2, 3], 2),
+        THREE | {"observed": [1.0, 2.0, 3.0], "fitted": [1.0, 2.0, 3.0]},
+    ),
+    (plotting.value_function, {"values": [1.0, 2.0], "std": [1.0, 1.0], "reference": [0.0, 1.0]}),
+    (partial(plotting.placebo_distribution, ratio=1.5), {"ends": [1.0, 2.0, 3.0], "counts": [3, 2, 1, 0]}),
+    (
+        plotting.coefficients,
+        {"features": ["a", "b"], "outcomes": ["y"], "values": [[1.0, 2.0]], "reference": [[0.0, 1.0]]},
+    ),
+    (
+        MultiOutcomeRidge(**BUDGET, **RIDGE, random_state=0).fit(*ROWS).plot,
+        {"feature_names": ["a", "b"], "outcome_names": ["y"], "reference": [[0.0, 1.0]]},
+    ),
+    (
+        partial(datasets.markov_trajectories, m=2, horizon=3),
+        {"transitions": [[0.5, 0.5], [0.0, 0.0]], "start": [1.0, 0.0], "rewards": [0.0, 1.0]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "usual"), ARRAYS)
+def test_what_holds_no_numbers_or_names_is_refused_by_its_name(function, usual):
+    function(**usual)
+    mistakes = []
+    for parameter in usual:
+        # Two lists can be two names.
+        for given in NO_NUMBERS[("name" in parameter or parameter == "features") :]:
+            with pytest.raises((TypeError, ValueError)) as caught:
+                function(**{**usual, parameter: given})
+            if parameter not in str(caught.value) or "float()" in str(caught.value):
+                mistakes.append((parameter, type(given), str(caught.value)))
+    assert not mistakes
+
+
+@pytest.mark.parametrize(
+    ("function", "usual"), [pair for pair in ARRAYS if "ax" in inspect.signature(pair[0]).parameters]
+)
+@pytest.mark.parametrize("parameter", ["title", "unit"])
+def test_words_of_a_picture_are_refused_before_anything_is_drawn(function, usual, parameter):
+    axes = Figure().subplots()
+    for given in (1, b"no", np.array(["a"]), math.nan):
+        before = len(axes.get_children())
+        with pytest.raises(TypeError, match=f"{parameter} must be a string"):
+            function(**usual, ax=axes, **{parameter: given})
+        assert len(axes.get_children()) == before
 
 
 OF_ROWS = [name for name, fit in FITS.items() if fit.table in ("blocks", "rows")]

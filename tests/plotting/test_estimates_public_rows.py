@@ -54,9 +54,9 @@ def test_a_classifier_draws_each_of_a_few_classes_and_many_together(n_classes):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([0, 1], [0.5]), "outcomes and predictions must be a number a row"),
+        (([0, 1], [0.5]), "outcomes and scores must be a number a row"),
         (([0, 2], [0.5, 0.5]), "outcomes must be 0 or 1"),
-        (([0, 1], [0.5, np.nan]), "predictions finite"),
+        (([0, 1], [0.5, np.nan]), "scores finite"),
         (([1, 1], [0.5, 0.4]), "outcomes must be of both kinds"),
     ],
 )

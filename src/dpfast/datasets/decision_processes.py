@@ -140,9 +140,9 @@ def markov_trajectories(
     >>> data.states.tolist(), data.offsets.tolist()
     ([0, 1, 0, 1], [0, 2, 4])
     """
-    table, first = np.asarray(transitions, np.float64), np.asarray(start, np.float64)
+    table, first = check.array("transitions", transitions), check.array("start", start)
     if policy is not None:
-        chosen = np.asarray(policy, np.float64)
+        chosen = check.array("policy", policy)
         if table.ndim != 3 or chosen.shape != table.shape[:2]:
             raise ValueError(
                 "with a policy of shape (n_states, n_actions) transitions must be of shape (n_states, n_actions, "
@@ -153,7 +153,7 @@ def markov_trajectories(
         raise ValueError(f"transitions and start must agree on n_states, got {table.shape} and {first.shape}")
     if not (table >= 0.0).all() or not (table.sum(axis=1) <= 1.0 + 1e-9).all():
         raise ValueError("transitions must hold probabilities that add up to at most 1 in each row")
-    collected = np.zeros(len(first)) if rewards is None else np.asarray(rewards, np.float64)
+    collected = np.zeros(len(first)) if rewards is None else check.array("rewards", rewards)
     if collected.shape != first.shape:
         raise ValueError(f"rewards must be of shape {first.shape}, got {collected.shape}")
     # Beyond all states lies the end; a row or a start that adds up to 1 but for its rounding never goes there by it.
@@ -286,7 +286,7 @@ def table_trajectories(
     successors, rewards, terminated = (
         part.reshape(n_states, -1) for part in (moves.successors, moves.rewards, moves.terminated)
     )
-    first = np.asarray(start, np.float64)
+    first = check.array("start", start)
     if first.shape != (n_states,):
         raise ValueError(f"start must hold {n_states} probabilities, got shape {first.shape}")
     cumulative = np.cumsum(weights, axis=1)
@@ -403,7 +403,7 @@ def _trajectories(first: FloatArray, m: int, horizon: int, seed: Seed, move: Mov
 
 def _checked_policy(policy: ArrayLike | None, moves: _Moves) -> FloatArray:
     n_states, n_actions, _ = moves.probabilities.shape
-    chosen = np.full((n_states, n_actions), 1.0 / n_actions) if policy is None else np.asarray(policy, np.float64)
+    chosen = np.full((n_states, n_actions), 1.0 / n_actions) if policy is None else check.array("policy", policy)
     if chosen.shape != (n_states, n_actions):
         raise ValueError(f"policy must be of shape ({n_states}, {n_actions}), got {chosen.shape}")
     if not (chosen >= 0.0).all() or not np.allclose(chosen.sum(axis=1), 1.0, rtol=0.0, atol=1e-9):

@@ -214,17 +214,20 @@ class LinearEstimator(PrivateEstimator):
             values = values * scale
             limits = {name: options[name] for name in ("noise", "total") if name in options}
             options |= {name: tuple(side * scale for side in sides) for name, sides in limits.items()}
-            reference = None if reference is None else np.asarray(reference, np.float64) * scale
+            reference = None if reference is None else check.array("reference", reference) * scale
             quantity = "coefficient" if widths is None else "coefficient for the whole range of its feature"
             options["quantity"] = quantity if bounds is None else f"{quantity}, as a share of the outcome's bound"
         (outcomes, features), kept = values.shape, self._drawn_features
         given = getattr(self, "feature_names_in_", range(features)) if feature_names is None else feature_names
         called = self._drawn_sides() if outcome_names is None else outcome_names
         for name, names, count in (("feature_names", given, features), ("outcome_names", called, outcomes)):
-            if len(names) != count:
-                raise ValueError(f"{name} must be {count} names, got {len(names)}")
+            check.names(name, names, count)
         if reference is not None:
-            options["reference"] = np.broadcast_to(np.asarray(reference, np.float64), values.shape)[:, kept]
+            drawn = check.array("reference", reference)
+            sides = zip(drawn.shape[::-1], values.shape[::-1], strict=False)
+            if drawn.ndim > 2 or any(side not in (1, whole) for side, whole in sides):
+                raise ValueError(f"reference must be coefficients of shape {values.shape}, got {drawn.shape}")
+            options["reference"] = np.broadcast_to(drawn, values.shape)[:, kept]
         shown = np.array([str(name) for name in given], object)[kept]
         return plotting.coefficients(shown, list(called), values[:, kept], **options)
 

@@ -348,7 +348,7 @@ def _lsw_arguments(
 
 
 def _features(features: ArrayLike) -> FloatArray:
-    phi = np.asarray(features, np.float64)
+    phi = check.array("features", features)
     if phi.ndim != 2 or 0 in phi.shape:
         raise ValueError(f"features must be of shape (n_states, n_features), got {phi.shape}")
     if not np.isfinite(phi).all() or not phi.any():
@@ -357,7 +357,7 @@ def _features(features: ArrayLike) -> FloatArray:
 
 
 def _vector(name: str, values: Any, length: int) -> FloatArray:
-    vector = np.asarray(values, np.float64)
+    vector = check.array(name, values)
     if vector.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), a number a row of features, got {vector.shape}")
     if not (np.isfinite(vector) & (vector >= 0.0)).all():

@@ -96,7 +96,10 @@ def saved(axes: Axes, folder: Path, name: str) -> Path:
 class Canvas:
     """Axes that something is drawn on: those given, or those of a figure of their own."""
 
-    def __init__(self, ax: Axes | None, size: tuple[float, float]) -> None:
+    def __init__(self, ax: Axes | None, size: tuple[float, float], title: str | None, unit: str | None) -> None:
+        # What is refused is refused before anything is drawn: the axes may be the caller's.
+        for name, words in (("title", title), ("unit", unit)):
+            check.optional(check.text, name, words)
         self._owned = ax is None
         if ax is None:
             figure = optional("matplotlib.figure", "a picture").Figure(figsize=size, layout="constrained")
@@ -263,7 +266,7 @@ class Canvas:
                 width, _ = self.size
             text = self.ax.set_title("", fontsize="medium", pad=pad)
             literal(text)
-            text.set_text(_lines(text, check.text("title", title), width))
+            text.set_text(_lines(text, title, width))
         axes: Axes = self.ax
         return axes
 
@@ -344,7 +347,7 @@ def visible(low: ArrayLike, high: ArrayLike) -> bool:
 
 def numbers(name: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """Return values as numbers, of the shape that they must have."""
-    array = np.asarray(values, np.float64)
+    array = check.array(name, values)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
     return array
@@ -354,7 +357,7 @@ def both(name: str, limits: tuple[ArrayLike, ArrayLike] | None, shape: tuple[int
     """Return low and high limits, or None where there are none to draw."""
     if limits is None:
         return None
-    low, high = (numbers(f"{name} limits", one, shape) for one in limits)
+    low, high = (numbers(f"{name} limits", one, shape) for one in check.pair(name, limits))
     return (low, high) if visible(low, high) else None
 
 

@@ -87,17 +87,21 @@ def coefficients(
     >>> [tick.get_text() for tick in axes.get_yticklabels()], axes.get_xlabel()
     (['age', 'smoker'], 'coefficient (days)')
     """
-    shape = len(outcomes), len(features)
-    drawn = numbers("values", values, shape)
+    drawn = check.array("values", values)
+    if drawn.ndim != 2:
+        raise ValueError(f"values must have a row an outcome and a column a feature, got shape {drawn.shape}")
+    shape = drawn.shape
+    check.names("outcomes", outcomes, shape[0])
+    check.names("features", features, shape[1])
     limits = both("noise", noise, shape), both("total", total, shape)
     public = None if reference is None else numbers("reference", reference, shape)
     if len(outcomes) > _SERIES:
-        return _map(features, outcomes, drawn, limits[1] or limits[0], level, with_unit(quantity, unit), ax, title)
+        return _map(features, outcomes, drawn, limits[1] or limits[0], level, quantity, unit, ax, title)
     kept = _largest(drawn, *limits)
     rows = min(len(kept), LABELS)
     wide = 0.08 * max((len(short(features[int(j)])) for j in kept), default=0)
     entries = sum(one is not None for one in (*limits, public)) + (len(outcomes) if len(outcomes) > 1 else 0)
-    canvas = Canvas(ax, (4.4 + wide, 1.5 + (0.26 + 0.1 * (len(outcomes) > 2)) * rows + 0.2 * entries))
+    canvas = Canvas(ax, (4.4 + wide, 1.5 + (0.26 + 0.1 * (len(outcomes) > 2)) * rows + 0.2 * entries), title, unit)
     places = _places(canvas, [short(features[int(j)]) for j in kept])
     axes = canvas.ax
     if quantity.startswith("coefficient"):
@@ -189,13 +193,14 @@ def _map(
     limits: Any,
     level: float,
     quantity: str,
+    unit: str | None,
     ax: Axes | None,
     title: str | None,
 ) -> Axes:
-    canvas = Canvas(ax, (7.0, 4.6))
+    canvas = Canvas(ax, (7.0, 4.6), title, unit)
     finite = np.abs(values[np.isfinite(values)])
     reach = float(finite.max(initial=0.0)) or 1.0
-    canvas.image(values, -reach, reach, quantity, aspect="auto")
+    canvas.image(values, -reach, reach, with_unit(quantity, unit), aspect="auto")
     canvas.hatch(np.isnan(values) & (values.size <= _MARKED), "hidden by noise")
     if limits is not None and values.size <= _MARKED:
         rows, columns = np.nonzero((limits[0] <= 0.0) & (limits[1] >= 0.0))
@@ -262,7 +267,7 @@ def calibration(
     >>> axes.get_ylabel()
     'share of public rows that came true'
     """
-    true, predicted = _rows(outcomes, probabilities)
+    true, predicted = _rows(outcomes, "probabilities", probabilities)
     if np.any((predicted < 0.0) | (predicted > 1.0)):
         raise ValueError("probabilities must lie between 0 and 1")
     n_bins = check.positive_integer("n_bins", n_bins)
@@ -272,7 +277,7 @@ def calibration(
     counts = counts[held]
     mean, share = (np.bincount(bins, one, n_bins)[held] / counts for one in (predicted, true))
     low, high = _wilson(share, counts, normal_reach(level))
-    canvas = Canvas(ax, _SIZE)
+    canvas = Canvas(ax, _SIZE, title, unit)
     _diagonal(canvas, "as predicted")
     style = canvas.next()
     bars = {"linewidth": 1.6, "alpha": 0.6, "label": canvas.entry(covering(level, "chance in the rows"))}
@@ -329,11 +334,11 @@ def roc(
     """
     from sklearn.metrics import auc, roc_curve
 
-    true, given = _rows(outcomes, scores)
+    true, given = _rows(outcomes, "scores", scores)
     if not 0.0 < float(np.mean(true)) < 1.0:
         raise ValueError("outcomes must be of both kinds: with one alone there is nothing to tell apart")
     false_rate, true_rate, _ = roc_curve(true, given)
-    canvas = Canvas(ax, _SIZE)
+    canvas = Canvas(ax, _SIZE, title, unit)
     _diagonal(canvas, "as good as chance")
     style = canvas.next() | {"marker": "", "label": named(label, f"area {auc(false_rate, true_rate):.3g}")}
     canvas.add(*canvas.ax.plot(false_rate, true_rate, **style, linewidth=1.8))
@@ -372,12 +377,12 @@ def draw_classes(
     return axes
 
 
-def _rows(outcomes: ArrayLike, predicted: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    true, given = np.asarray(outcomes, np.float64), np.asarray(predicted, np.float64)
+def _rows(outcomes: ArrayLike, name: str, predicted: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    true, given = check.array("outcomes", outcomes), check.array(name, predicted)
     if true.ndim != 1 or true.shape != given.shape or not len(true):
-        raise ValueError(f"outcomes and predictions must be a number a row, got shapes {true.shape} and {given.shape}")
+        raise ValueError(f"outcomes and {name} must be a number a row, got shapes {true.shape} and {given.shape}")
     if not np.all((true == 0.0) | (true == 1.0)) or not np.all(np.isfinite(given)):
-        raise ValueError("outcomes must be 0 or 1, and predictions finite")
+        raise ValueError(f"outcomes must be 0 or 1, and {name} finite")
     return true, given
 
 

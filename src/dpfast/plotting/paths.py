@@ -83,7 +83,7 @@ def synthetic_control_paths(
     >>> axes.get_ylabel()
     'outcome (packs)'
     """
-    canvas, times = _over_time(index, n_pre, ax)
+    canvas, times = _over_time(index, n_pre, ax, title, unit)
     target = _padded("observed", observed, n_pre, times)
     looks = {"color": canvas.ink, "linewidth": 1.6, "linestyle": "-", "markersize": 3, "label": "observed"}
     looks["marker"] = "o" if len(times) <= _MARKED else ""
@@ -129,7 +129,7 @@ def synthetic_control_gaps(
     >>> synthetic_control_gaps([1987, 1988, 1989], 2, [0.0, 1.0, -5.0], [-8.0], [-2.0]).get_ylabel()
     'observed - synthetic control'
     """
-    canvas, times = _over_time(index, n_pre, ax)
+    canvas, times = _over_time(index, n_pre, ax, title, unit)
     canvas.plain("y")
     canvas.once("zero", lambda: canvas.ax.axhline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     values = _padded("gap", gap, n_pre, times)
@@ -191,12 +191,12 @@ def placebo_distribution(
     >>> axes.get_legend().get_texts()[0].get_text()
     'Utah: share as far out 0.04 (90% limits 0.02 to 0.06)'
     """
-    upper = np.asarray(ends, np.float64)
+    upper = check.array("ends", ends)
     heights = numbers("counts", counts, (len(upper) + 1,))
     if len(upper) < 2 or np.any(np.diff(np.log(np.maximum(upper, 1e-300))) <= 0.0) or upper[0] <= 0.0:
         raise ValueError("ends must be positive and increasing, at least two")
     ratio = check.positive("ratio", ratio)
-    canvas = Canvas(ax, _SIZE)
+    canvas = Canvas(ax, _SIZE, title, unit)
     # The outer bins have no end of their own: they are drawn as wide as their neighbours.
     edges = np.concatenate([[upper[0] ** 2 / upper[1]], upper, [upper[-1] ** 2 / upper[-2]]])
     reach = normal_reach(level) * deviation
@@ -234,13 +234,15 @@ def placebo_distribution(
     return axes
 
 
-def _over_time(index: ArrayLike, n_pre: int, ax: Axes | None) -> tuple[Canvas, NDArray[Any]]:
+def _over_time(
+    index: ArrayLike, n_pre: int, ax: Axes | None, title: str | None, unit: str | None
+) -> tuple[Canvas, NDArray[Any]]:
     """Return axes with the intervention marked between two periods, and the periods' positions."""
     labels = _labels(index)
     n_pre = check.integer("n_pre", n_pre)
     if labels.ndim != 1 or not 0 < n_pre < len(labels):
         raise ValueError(f"n_pre must leave periods before and after the intervention, got {n_pre} of {labels.size}")
-    canvas = Canvas(ax, _SIZE)
+    canvas = Canvas(ax, _SIZE, title, unit)
     axis = canvas.ax.xaxis
     times = labels if labels.dtype.kind in "iufM" else np.arange(len(labels))
     if times is labels and times.dtype.kind == "M":
@@ -323,7 +325,7 @@ def _limits(low: ArrayLike | None, high: ArrayLike | None, n_pre: int, times: ND
 
 def _padded(name: str, values: ArrayLike, n_pre: int, times: NDArray[Any]) -> FloatArray:
     """Return a value a period. If only the last periods are given, the others are NaN, and not drawn."""
-    array = np.asarray(values, np.float64)
+    array = check.array(name, values)
     if array.shape == (len(times) - n_pre,):
         return np.concatenate([np.full(n_pre, np.nan), array])
     if array.shape != times.shape:

@@ -73,7 +73,7 @@ def budget_spent(
     >>> budget_spent(Ledger(Privacy(1.0, 1e-6))).get_ylabel()
     'epsilon spent'
     """
-    canvas = Canvas(ax, _SIZE)
+    canvas = Canvas(ax, _SIZE, title, unit)
     canvas.plain("x", "y")
     style, axes = canvas.next(), canvas.ax
     spent = np.array([0.0, *(cost.epsilon for cost in ledger.spending)])
@@ -146,8 +146,8 @@ def plan_curves(
     ('people', 'log')
     """
     check.choice("against", against, ("people", "epsilon"))
-    places = np.asarray(x, np.float64)
-    canvas = Canvas(ax, _SIZE)
+    places = check.array("x", x)
+    canvas = Canvas(ax, _SIZE, title, unit)
     axes = canvas.ax
     curves = {name: numbers(name, given, places.shape) for name, given in errors.items()}
     axes.set_xscale("log")
@@ -221,11 +221,11 @@ def score_curves(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['no privacy', '90% of 2 fits', 'dpfast (mean)']
     """
-    places, repeats = np.asarray(x, np.float64), np.atleast_2d(np.asarray(scores, np.float64))
+    places, repeats = check.array("x", x), np.atleast_2d(check.array("scores", scores))
     if repeats.ndim != 2 or places.ndim != 1 or repeats.shape[1] != len(places) or not repeats.size:
         raise ValueError(f"scores must have a column for each of the {places.size} of x, got shape {repeats.shape}")
     tail = (1.0 - check.share("level", level)) / 2.0
-    canvas = Canvas(ax, _SIZE)
+    canvas = Canvas(ax, _SIZE, title, unit)
     axes, style = canvas.ax, canvas.next()
     if exact is not None:
         line = {"color": canvas.ink, "linewidth": 1.2, "linestyle": "-", "label": "no privacy"}

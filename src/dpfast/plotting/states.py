@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.summaries import normal_reach
 from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, short, thinned, visible, with_unit
@@ -95,7 +96,7 @@ def value_function(
     >>> axes.images[0].get_array().shape, axes.images[0].get_clim()
     ((2, 2), (0.0, 1.0))
     """
-    found = np.asarray(values, np.float64)
+    found = check.array("values", values)
     if found.ndim != 1 or len(found) == 0:
         raise ValueError(f"values must be one for each state, of which there is at least one, got shape {found.shape}")
     given = {"start": start, "goal": goal, "hole": holes}
@@ -107,14 +108,14 @@ def value_function(
     if std is not None:
         half = normal_reach(level) * numbers("std", std, found.shape)
         half = half if visible(-half, half) else None
-    quantity, covered = with_unit("value", unit), covering(level, covers)
+    covered = covering(level, covers)
     if shape is not None:
         if len(shape) != 2 or shape[0] * shape[1] != len(found):
             raise ValueError(f"shape must be two numbers whose product is that of the states, {len(found)}")
         reach = np.full(found.shape, np.nan) if half is None else half
-        return _grid(found.reshape(shape), reach.reshape(shape), limits, covered, marks, quantity, ax, title)
+        return _grid(found.reshape(shape), reach.reshape(shape), limits, covered, marks, unit, ax, title)
     public = None if reference is None else numbers("reference", reference, found.shape)
-    canvas = Canvas(ax, (6.4, 3.8))
+    canvas = Canvas(ax, (6.4, 3.8), title, unit)
     _points(canvas, found, half, public, covered, marks, label)
     step = -(-len(found) // _DRAWN)
     if states is not None and len(found) <= LABELS:
@@ -122,7 +123,7 @@ def value_function(
     else:
         canvas.whole("x")
     canvas.open_frame()
-    axes = canvas.finish(title, "state" if step == 1 else f"state, one in {step}", quantity)
+    axes = canvas.finish(title, "state" if step == 1 else f"state, one in {step}", with_unit("value", unit))
     has_marks = {name for name, _ in _MARKS} & set(canvas.ax.get_legend_handles_labels()[1])
     canvas.legend_on_top(foot=0.12 if has_marks else 0.0)
     return axes
@@ -178,14 +179,14 @@ def _grid(
     limits: tuple[float, float] | None,
     covered: str,
     marks: dict[str, IntArray],
-    quantity: str,
+    unit: str | None,
     ax: Axes | None,
     title: str | None,
 ) -> Axes:
     """Draw the map of a grid world."""
     rows, columns = values.shape
     width = min(max(0.5 * columns, 3.4), 7.0)
-    canvas = Canvas(ax, (width + 1.4, min(max(width * rows / columns, 1.2), 7.0) + 1.2))
+    canvas = Canvas(ax, (width + 1.4, min(max(width * rows / columns, 1.2), 7.0) + 1.2), title, unit)
     finite = values[np.isfinite(values)]
     if limits is None:
         limits = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -194,7 +195,7 @@ def _grid(
     # A value that nothing is known of has no colour, which would be taken for one.
     unsure = 2.0 * half > 0.5 * (high - low)
     known = np.where(unsure, np.nan, values)
-    image = canvas.image(known, low, high, quantity, aspect="auto" if is_long else "equal")
+    image = canvas.image(known, low, high, with_unit("value", unit), aspect="auto" if is_long else "equal")
     for side in ("x", "y"):
         canvas.whole(side)
     wide, tall = canvas.size

@@ -184,7 +184,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BoundedEstim
         ndarray of shape (n_rows, n_features)
         """
         check_is_fitted(self)
-        return np.asarray(check_array(X, dtype=np.float64) * self._unit + self._center)
+        return np.asarray(rows_to_predict(self, X) * self._unit + self._center)
 
     def summary(self, *, level: float = 0.95) -> DataFrame:
         """Tabulate the means and standard deviations of the features.

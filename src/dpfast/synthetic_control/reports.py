@@ -89,7 +89,7 @@ def effect_table(
     pd = optional("pandas", "a table of effects")
     if (low is None) != (high is None):
         raise ValueError("low and high must be given together, or neither")
-    rows = np.asarray(observed, np.float64)
+    rows = check.array("observed", observed)
     periods = pd.Index(index)
     # A table that is written to a file has the levels of its index that have names.
     periods = periods.rename("period") if periods.name is None else periods
@@ -99,7 +99,7 @@ def effect_table(
             f"got shape {rows.shape} for {len(periods)} labels"
         )
     given = {"counterfactual": counterfactual, "low": low, "high": high}
-    series = {name: np.asarray(values, np.float64) for name, values in given.items() if values is not None}
+    series = {name: check.array(name, values) for name, values in given.items() if values is not None}
     for name, array in series.items():
         if array.shape != rows.shape:
             raise ValueError(f"{name} must have the shape of observed, {rows.shape}, got {array.shape}")
