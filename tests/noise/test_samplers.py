@@ -6,13 +6,14 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from margins import decided_exactly
 from reference import gaussian_offsets as twin
 from scipy import stats
 
 from dpfast.kernels.columns import FixedPoint
 from dpfast.kernels.draws import gaussian_offsets, quantile_table, split_cells, vector_level
 from dpfast.noise import SecureSource, SeededSource, default_grid, gaussian, grid_for_scales, laplace, samplers
-from dpfast.noise.samplers import _GAUSSIAN, GaussianLaw, LaplaceLaw, release
+from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, release
 
 LAWS = {"gaussian": GaussianLaw(), "laplace": LaplaceLaw()}
 LEVELS = [level for level in (0, 1, 2) if vector_level(level) == level]
@@ -69,7 +70,8 @@ def test_widening_the_margin_changes_nothing(law, scale, grid_steps):
     center = np.random.default_rng(1).normal(size=40) * 10 * scale
     arguments = {"center": center, "grid": grid}
     fast = release(LAWS[law], scale, 40, SeededSource(2), **arguments)
-    exact = release(LAWS[law], scale, 40, SeededSource(2), widening=1.0, **arguments)
+    with decided_exactly():
+        exact = release(LAWS[law], scale, 40, SeededSource(2), **arguments)
     assert np.array_equal(fast, exact)
 
 
@@ -79,7 +81,8 @@ def test_fixed_point_centers_are_exact(exponent):
     integers = [0, 1, -1, 12345, -(2**63), 2**63, 2**64 - 1, 2**90 + 1, -(2**90) - 3, 2**126 + 5, -(2**126), 7]
     center = FixedPoint.from_integers(integers, exponent)
     fast = gaussian(1.5, 12, SeededSource(4), center=center)
-    exact = release(GaussianLaw(), 1.5, 12, SeededSource(4), center=center, widening=1.0)
+    with decided_exactly():
+        exact = gaussian(1.5, 12, SeededSource(4), center=center)
     assert np.array_equal(fast, exact)
     words = SeededSource(4).words(12)
     expected = [
@@ -108,10 +111,9 @@ def test_a_repeated_center_is_the_center_repeated(exponent, shape):
     tiled = FixedPoint.from_integers(np.broadcast_to(integers, size), exponent)
     one, other = (gaussian(700.0, size, SeededSource(5), center=c) for c in (center, tiled))
     assert np.array_equal(one, other)
-    exact = (
-        release(GaussianLaw(), 700.0, size, SeededSource(5), center=center, widening=1.0) if len(shape) == 2 else one
-    )
-    assert np.array_equal(one, exact)
+    if len(shape) == 2:
+        with decided_exactly():
+            assert np.array_equal(one, release(GaussianLaw(), 700.0, size, SeededSource(5), center=center))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (), (9000,)])
@@ -125,9 +127,9 @@ def test_a_repeated_center_of_doubles_is_the_center_repeated(shape):
 
 def test_a_repeated_center_of_doubles_is_decided_exactly():
     center = np.random.default_rng(3).normal(size=5) * 1e4
-    drawn, decided = (
-        release(GaussianLaw(), 7.0, (20, 5), SeededSource(5), center=center, widening=w) for w in (0.0, 1.0)
-    )
+    drawn = release(GaussianLaw(), 7.0, (20, 5), SeededSource(5), center=center)
+    with decided_exactly():
+        decided = release(GaussianLaw(), 7.0, (20, 5), SeededSource(5), center=center)
     assert np.array_equal(drawn, decided)
 
 
@@ -154,8 +156,10 @@ def test_a_margin_of_a_cell_leaves_no_draw_about_integers_to_doubles(monkeypatch
     decided, decide = [], samplers.decide_offset
     monkeypatch.setattr(samplers, "decide_offset", lambda word, *args: decided.append(word) or decide(word, *args))
     center = FixedPoint.from_integers(np.arange(40), -20)
-    released = [release(_GAUSSIAN, 3.0, (40,), SeededSource(6), center=center, widening=one) for one in (0.0, 1.0)]
-    assert np.array_equal(*released)
+    at_once = gaussian(3.0, (40,), SeededSource(6), center=center)
+    assert len(decided) == 0
+    with decided_exactly():
+        assert np.array_equal(at_once, gaussian(3.0, (40,), SeededSource(6), center=center))
     assert len(decided) == 40
 
 
@@ -260,7 +264,7 @@ def test_the_chi_square_would_see_a_shift_of_a_tenth_of_a_cell():
 def test_open_draws_are_as_rare_as_designed():
     """About 2 (2^-42 steps + 2^-51), and 2^-20 for words below the table: 2e-6 at 2^20.5 steps."""
     words = SeededSource(0).words(100_000)
-    _, undecided = GaussianLaw().draw(words, None, 2.0**20.5, 0.0)
+    _, undecided = GaussianLaw().draw(words, None, 2.0**20.5)
     # Poisson(0.2) exceeds 6 with probability 2e-9.
     assert len(undecided) <= 6
 

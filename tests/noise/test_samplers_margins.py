@@ -1,10 +1,9 @@
 """Where double arithmetic cannot be sure of a draw it says so, and no two draws left open share further bits."""
 
-import math
-
 import mpmath as mp
 import numpy as np
 import pytest
+from margins import decided_exactly
 
 from dpfast.noise import ExponentialPick, SeededSource, discrete, radial, samplers
 from dpfast.noise.samplers import GaussianLaw, LaplaceLaw, Stream, logarithm_error, release
@@ -36,16 +35,16 @@ def test_a_draw_at_the_edge_of_a_cell_is_left_open(law):
         ]
         fractions = np.array([towards_the_edge(number) for number in exact])
         assert max(abs(mp.frac(x + mp.mpf(f)) - 0.5) for x, f in zip(exact, fractions.tolist(), strict=True)) < 2.0**-50
-    _, undecided = kernel.draw(words, fractions, STEPS, 0.0)
+    _, undecided = kernel.draw(words, fractions, STEPS)
     assert len(undecided) == len(words)
     # Away from the edge next to nothing is left open.
-    assert len(kernel.draw(words, fractions / 2.0, STEPS, 0.0)[1]) < 3
+    assert len(kernel.draw(words, fractions / 2.0, STEPS)[1]) < 3
 
 
 @pytest.mark.parametrize("law", MAGNITUDES)
 def test_a_uniform_that_may_be_zero_is_left_open_without_a_word(law):
     words = np.array([0, 1 << 63, 1, 2**63 - 1, 2**64 - 1], np.uint64)
-    _, undecided = MAGNITUDES[law][0].draw(words, None, STEPS, 0.0)
+    _, undecided = MAGNITUDES[law][0].draw(words, None, STEPS)
     assert {0, 1, 2} <= set(undecided.tolist())
 
 
@@ -60,7 +59,7 @@ def test_a_coordinate_at_the_edge_of_a_cell_is_left_open(dim):
                 number = ratio * uniforms.gaussian(coordinate, 2)
                 exact.append(mp.mpf(STEPS) * (mp.mpf(str(number.low)) + mp.mpf(str(number.high))) / 2)
             fractions = np.array([towards_the_edge(number) for number in exact])
-        _, undecided = radial._draw_double(uniforms, fractions, STEPS, 0.0)
+        _, undecided = radial._draw_double(uniforms, fractions, STEPS)
         assert len(undecided) == dim
 
 
@@ -102,7 +101,7 @@ def branches(monkeypatch):
 
 
 def pick(source):
-    race = ExponentialPick(1.0, source, widening=math.inf)
+    race = ExponentialPick(1.0, source)
     for start in (0.0, 0.3, 0.1):
         race.update(start + np.arange(10.0) / 10.0)
     return race.index
@@ -111,17 +110,18 @@ def pick(source):
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda source: samplers.release(GaussianLaw(), 1.0, 50, source, widening=1.0),
-        lambda source: samplers.release(LaplaceLaw(), 1.0, (5, 10), source, widening=1.0),
-        lambda source: radial.draw_vector(1.0, 9, source, widening=1.0),
-        lambda source: discrete.draw(1.0, 40, source, margin=1.0),
-        lambda source: discrete.draw(1000.0, 400, source, margin=1.0),
+        lambda source: samplers.gaussian(1.0, 50, source),
+        lambda source: samplers.laplace(1.0, (5, 10), source),
+        lambda source: radial.l2_laplace(1.0, 9, source),
+        lambda source: discrete.discrete_gaussian(1.0, 40, source),
+        lambda source: discrete.discrete_gaussian(1000.0, 400, source),
         pick,
     ],
     ids=["Gaussian", "Laplace", "L2-Laplace", "discrete Gaussian", "discrete Gaussian of wide columns", "pick"],
 )
 def test_no_two_draws_share_the_bits_that_decide_them(branches, draw):
-    draw(SeededSource(0))
+    with decided_exactly():
+        draw(SeededSource(0))
     assert len(branches) >= 9
     assert len({id(stream) for stream, _ in branches}) == 1
     assert len({index for _, index in branches}) == len(branches)
@@ -133,7 +133,7 @@ def test_a_draw_that_is_decided_exactly_is_about_its_own_center(law, monkeypatch
     """Every center has another fraction of a cell, in blocks of words: by double or exactly, draws are the same."""
     monkeypatch.setattr(samplers, "BLOCK_WORDS", 16)
     center = np.random.default_rng(4).uniform(-3.0, 3.0, 40)
-    quickly, exactly = (
-        release(law, 1.0, 40, SeededSource(6), center=center, grid=0.25, widening=widening) for widening in (0.0, 1.0)
-    )
+    quickly = release(law, 1.0, 40, SeededSource(6), center=center, grid=0.25)
+    with decided_exactly():
+        exactly = release(law, 1.0, 40, SeededSource(6), center=center, grid=0.25)
     assert quickly.tolist() == exactly.tolist()

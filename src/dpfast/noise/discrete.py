@@ -94,11 +94,6 @@ def discrete_gaussian(scale: float, size: Size, source: BitSource) -> IntArray:
     >>> discrete_gaussian(1000.0, 5, SeededSource(0)).dtype
     dtype('int64')
     """
-    return draw(scale, size, source)
-
-
-def draw(scale: float, size: Size, source: BitSource, *, margin: float = _ACCEPTANCE_ERROR) -> IntArray:
-    """Draw with a given margin; one of 1 sends every draw through the exact decision, and must change nothing."""
     scale = check.positive("scale", scale)
     if scale > MAX_SCALE:
         raise ValueError(f"scale must be at most 2**57, for draws to fit 64 bits, not {scale!r}")
@@ -112,8 +107,8 @@ def draw(scale: float, size: Size, source: BitSource, *, margin: float = _ACCEPT
         position = 0
         while True:
             n_new, position, undecided = kernel.discrete_gaussian(
-                table.thresholds, table.sure, table.guide, _GUIDE_BITS, table.shift, scale, margin, words, position,
-                flat[made:],
+                table.thresholds, table.sure, table.guide, _GUIDE_BITS, table.shift, scale, _ACCEPTANCE_ERROR, words,
+                position, flat[made:],
             )  # fmt: skip
             made += n_new
             if not undecided:
@@ -278,9 +273,6 @@ class ExponentialPick:
         In the inverse units of the scores; positive and finite. Public.
     source : BitSource
         Source of the random bits.
-    widening : float, default 0.0
-        Added to the margin within which double arithmetic is not trusted. ``inf`` sends every comparison through the
-        exact decision; the picked index stays the same.
 
     Raises
     ------
@@ -301,11 +293,10 @@ class ExponentialPick:
     2
     """
 
-    def __init__(self, rate: float, source: BitSource, *, widening: float = 0.0) -> None:
+    def __init__(self, rate: float, source: BitSource) -> None:
         self._rate = check.positive("rate", rate)
         self._exact_rate = Fraction(self._rate)
         self._stream = check_source(source).open()
-        self._widening = check.real("widening", widening)
         self._n_scores = 0
         self._first: _Runner | None = None
 
@@ -342,7 +333,7 @@ class ExponentialPick:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             shifts = self._rate * scores
             times = np.log(-np.log1p(-p)) + shifts
-            margins = _MARGIN + _RELATIVE_MARGIN * np.abs(shifts) + self._widening
+            margins = _MARGIN + _RELATIVE_MARGIN * np.abs(shifts)
             low, high = times - margins, times + margins
         trusted = (words >= _SMALLEST_WORD) & (words < _LARGEST_WORD) & np.isfinite(low) & np.isfinite(high)
         return np.where(trusted, low, -np.inf), np.where(trusted, high, np.inf)

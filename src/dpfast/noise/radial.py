@@ -74,19 +74,6 @@ def l2_laplace(
     >>> l2_laplace(0.5, 4, SeededSource(0)).shape
     (4,)
     """
-    return draw_vector(scale, dim, source, center=center, grid=grid)
-
-
-def draw_vector(
-    scale: float,
-    dim: int,
-    source: BitSource,
-    *,
-    center: Center = None,
-    grid: float | None = None,
-    widening: float = 0.0,
-) -> FloatArray:
-    """Draw with the margin widened by some cells: 1 sends every coordinate through intervals, and changes nothing."""
     dim = check.positive_integer("dim", dim)
     if dim == 1:
         return laplace(scale, 1, source, center=center, grid=grid)
@@ -94,7 +81,7 @@ def draw_vector(
     cells = cells_of(center, (dim,), public)
     stream = check_source(source).open()
     uniforms = _Uniforms(dim, stream)
-    offsets, undecided = _draw_double(uniforms, cells.split(0, dim), public.steps, widening)
+    offsets, undecided = _draw_double(uniforms, cells.split(0, dim), public.steps)
     for i in undecided.tolist():
         offsets[i] = _decide(uniforms, i, cells, public.exact_steps)
     released = np.empty(dim)
@@ -173,7 +160,7 @@ class _Approximation(NamedTuple):
         return _Approximation(np.float64(math.fsum(self.value)), np.float64(np.sum(self.error)))  # type: ignore[arg-type]
 
 
-def _draw_double(uniforms: _Uniforms, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+def _draw_double(uniforms: _Uniforms, fractions: FloatArray | None, steps: float) -> Offsets:
     """Draw in double, as a law's `draw` does."""
     radius_words, magnitude_words, angle_words = uniforms.split()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -185,7 +172,7 @@ def _draw_double(uniforms: _Uniforms, fractions: FloatArray | None, steps: float
         per_norm = steps * (radius.value / np.sqrt(square.value))
         draws = per_norm * gaussians.value
         errors = 1.01 * per_norm * (gaussians.error + np.abs(gaussians.value) * relative_error)
-        return in_cells(draws, fractions, errors + widening if relative_error < _FIRST_ORDER else math.inf)
+        return in_cells(draws, fractions, errors if relative_error < _FIRST_ORDER else math.inf)
 
 
 def _exponentials(words: Words) -> _Approximation:

@@ -703,9 +703,9 @@ TABLE_ERROR = 2.0**-42
 ROUNDING = 2.0**-51
 
 
-def gaussian_margin(steps: float, widening: float) -> float:
+def gaussian_margin(steps: float) -> float:
     """Bound the error of a draw in double, in cells of which a unit of the noise's scale has so many."""
-    return TABLE_ERROR * steps + ROUNDING + widening
+    return TABLE_ERROR * steps + ROUNDING
 
 
 @dataclass(frozen=True)
@@ -717,11 +717,11 @@ class GaussianLaw:
     tail = staticmethod(gaussian_tail)
     magnitude = staticmethod(gaussian_magnitude)
 
-    def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+    def draw(self, words: Words, fractions: FloatArray | None, steps: float) -> Offsets:
         """Draw about the fractions of base cells, with this many cells per unit of scale, by the kernel's table."""
         offsets = np.empty(len(words))
         ambiguous = np.empty(len(words), np.intp)
-        margin = gaussian_margin(steps, widening)
+        margin = gaussian_margin(steps)
         n_ambiguous = kernel.gaussian_offsets(words, fractions, steps, margin, offsets, ambiguous, self.level)
         return offsets, ambiguous[:n_ambiguous]
 
@@ -733,7 +733,7 @@ class LaplaceLaw:
     tail = staticmethod(exponential_tail)
     magnitude = staticmethod(exponential_magnitude)
 
-    def draw(self, words: Words, fractions: FloatArray | None, steps: float, widening: float) -> Offsets:
+    def draw(self, words: Words, fractions: FloatArray | None, steps: float) -> Offsets:
         """Draw by NumPy's logarithm."""
         prefixes = (words & ~_SIGN).astype(np.float64)
         # The unrevealed bits move p within (prefix, prefix + 1) 2^-63, so its logarithm by at most 1/prefix.
@@ -741,7 +741,7 @@ class LaplaceLaw:
         with np.errstate(divide="ignore"):
             errors = logarithm_error(magnitudes) + 1.0 / prefixes
         draws = steps * np.where(words & _SIGN, -magnitudes, magnitudes)
-        return in_cells(draws, fractions, 1.001 * steps * errors + widening)
+        return in_cells(draws, fractions, 1.001 * steps * errors)
 
 
 _GAUSSIAN, _LAPLACE = GaussianLaw(), LaplaceLaw()
@@ -827,20 +827,9 @@ def laplace(
 
 
 def release(
-    law: Law,
-    scale: float,
-    size: Size,
-    source: BitSource,
-    *,
-    center: Center = None,
-    grid: float | None = None,
-    widening: float = 0.0,
+    law: Law, scale: float, size: Size, source: BitSource, *, center: Center = None, grid: float | None = None
 ) -> FloatArray:
-    """Return independent draws of a symmetric law about `center`, through a grid.
-
-    `widening` is added to the margin, in cells: 1 sends every draw through the exact decision, and must not change the
-    release.
-    """
+    """Return independent draws of a symmetric law about `center`, through a grid."""
     public = NoiseGrid(scale, grid)
     cells: Cells | None = None
     both: tuple[NDArray[np.int64], Words] | None = None
@@ -848,7 +837,7 @@ def release(
         shape = center.high.shape  # most are known without a call
         if law is _GAUSSIAN and center.high.flags.carray and center.low.flags.carray:
             both = center.high.reshape(-1), center.low.reshape(-1)
-            how = public.exponent - center.exponent, public.steps, gaussian_margin(public.steps, widening)
+            how = public.exponent - center.exponent, public.steps, gaussian_margin(public.steps)
     else:
         shape = check.shape("size", size)
     if both is None:
@@ -865,7 +854,7 @@ def release(
                 continue
         if cells is None:
             cells = cells_of(center, shape, public)
-        offsets, undecided = law.draw(words, cells.split(start, stop), public.steps, widening)
+        offsets, undecided = law.draw(words, cells.split(start, stop), public.steps)
         for i in undecided.tolist():
             more, fraction = stream.branch(start + i), cells.fraction(start + i)
             offsets[i] = decide_offset(int(words[i]), more, fraction, public.exact_steps, law.tail, law.magnitude)
