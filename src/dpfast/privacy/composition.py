@@ -87,23 +87,8 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy.guarantee import (
-    ROUND_DOWN,
-    ROUND_UP,
-    SLACK,
-    Privacy,
-    bisected,
-    compose_mu,
-    down,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-    range_mu,
-    range_of_mu,
-    remembered,
-    split_mu,
-    sqrt_down,
-)
+from dpfast.privacy import guarantee
+from dpfast.privacy.guarantee import ROUND_DOWN, ROUND_UP, SLACK, Privacy, bisected, down, remembered, sqrt_down
 from dpfast.privacy.support_noise import picks_delta
 
 Composition = Literal["basic", "advanced", "mu"]
@@ -125,11 +110,11 @@ def share_of_mu(privacy: Privacy, releases: int, composition: Composition) -> fl
     check.choice("composition", composition, ("basic", "advanced", "mu"))
     epsilon, delta = privacy.target
     if composition == "mu":
-        return gaussian_mu(epsilon, delta) / math.sqrt(releases) * ROUND_DOWN
+        return guarantee.gaussian_mu(epsilon, delta) / math.sqrt(releases) * ROUND_DOWN
     if composition == "basic":
-        return gaussian_mu(epsilon / releases * ROUND_DOWN, delta / releases * ROUND_DOWN)
+        return guarantee.gaussian_mu(epsilon / releases * ROUND_DOWN, delta / releases * ROUND_DOWN)
     share = advanced_share(epsilon, delta / 2.0, releases)
-    return gaussian_mu(share, delta / (2.0 * releases) * ROUND_DOWN)
+    return guarantee.gaussian_mu(share, delta / (2.0 * releases) * ROUND_DOWN)
 
 
 def advanced_share(epsilon: float, slack: float, releases: int) -> float:
@@ -182,11 +167,13 @@ def _split_budget(privacy: Privacy, shares: tuple[float, ...], composition: str)
     if not gaussian:
         epsilons = [privacy.epsilon * (share / total) * ROUND_DOWN for share in shares]
     else:
-        mus = split_mu(gaussian_mu(*privacy.target), shares)
+        mus = guarantee.split_mu(guarantee.gaussian_mu(*privacy.target), shares)
         # The calibration for a part aims a little below its target, so it does not pass the part's mu.
-        epsilons = [gaussian_epsilon(1.0 / mu * ROUND_UP, delta) for mu, delta in zip(mus, deltas, strict=True)]
+        epsilons = [
+            guarantee.gaussian_epsilon(1.0 / mu * ROUND_UP, delta) for mu, delta in zip(mus, deltas, strict=True)
+        ]
     each = [Privacy(*target, privacy.adjacency) for target in zip(epsilons, deltas, strict=True)]
-    if not keeps_to(each, [gaussian_mu(*part.target) if gaussian else None for part in each], privacy):
+    if not keeps_to(each, [guarantee.gaussian_mu(*part.target) if gaussian else None for part in each], privacy):
         raise ValueError(f"shares must be numbers that a budget can be split by, got {shares!r}")
     return tuple(each)
 
@@ -204,12 +191,12 @@ def keeps_to(
     """
     if privacy.delta > 0.0 and None not in mus:
         known = [mu for mu in mus if mu is not None]
-        if compose_mu(known) <= gaussian_mu(privacy.epsilon, privacy.delta):
+        if guarantee.compose_mu(known) <= guarantee.gaussian_mu(privacy.epsilon, privacy.delta):
             return True
         lengths = [length for length in ranges or () if length is not None]
         if not lengths:
             return False
-        others = compose_mu([mu for mu, length in zip(known, ranges or (), strict=True) if length is None])
+        others = guarantee.compose_mu([mu for mu, length in zip(known, ranges or (), strict=True) if length is None])
         return picks_delta(privacy.epsilon, max(lengths), len(lengths), others) <= privacy.delta
     return math.fsum([cost.epsilon for cost in costs]) <= privacy.epsilon and (
         math.fsum([cost.delta for cost in costs]) <= privacy.delta
@@ -399,7 +386,7 @@ class Filter:
             if left < 0:
                 raise ValueError("limits on pure parts must be within the budget")
             if self.gaussian.mu > 0.0:
-                total += Fraction(gaussian_delta(1.0, down(left), self.gaussian.mu))
+                total += Fraction(guarantee.gaussian_delta(1.0, down(left), self.gaussian.mu))
         if total > _decimal(self.budget.delta):
             raise ValueError("limits must keep to the budget")
 
@@ -421,7 +408,7 @@ class Filter:
         left = down(delta - _decimal(plain.delta) - _decimal(deltas))
         if left < sys.float_info.min:
             return cls.basic(budget)
-        mu = gaussian_mu(down(epsilon - _decimal(pure)), left)
+        mu = guarantee.gaussian_mu(down(epsilon - _decimal(pure)), left)
         return cls(budget, plain, Charge(pure, mu, deltas))
 
     @property
@@ -451,7 +438,7 @@ class Filter:
             return [Charge(0.0, mu, 0.0)]
         places = [plain_charge(cost)]
         if cost.epsilon <= _LARGEST_AS_GAUSSIAN:
-            places.append(Charge(0.0, range_mu(2.0 * cost.epsilon), cost.delta))
+            places.append(Charge(0.0, guarantee.range_mu(2.0 * cost.epsilon), cost.delta))
 
         def share(charge: Charge) -> float:
             parts = zip(_squared(charge), _squared(limits), strict=True)
@@ -477,7 +464,7 @@ class Filter:
         if self.gaussian is not None and gaussian is not None and gaussian.within(self.gaussian):
             pure, deltas = _left(self.gaussian, gaussian)
             mu = sqrt_down(Fraction(self.gaussian.mu) ** 2 - gaussian.square)
-            most = max(pure, range_of_mu(mu) / 2.0 if mu > 0.0 else 0.0)
+            most = max(pure, guarantee.range_of_mu(mu) / 2.0 if mu > 0.0 else 0.0)
             if most > epsilon:
                 epsilon, delta = most, deltas
         return Privacy.of_sum(epsilon, delta, self.budget.adjacency)
@@ -559,7 +546,7 @@ def mixture_epsilon(mu: float, epsilons: Iterable[float], delta: float) -> float
         return pure
     if delta < max(sys.float_info.min, _LOST if kinds else 0.0):
         return math.inf
-    gaussian = gaussian_epsilon(1.0, delta, mu) if mu > 0.0 else 0.0
+    gaussian = guarantee.gaussian_epsilon(1.0, delta, mu) if mu > 0.0 else 0.0
     highest = math.nextafter(pure + gaussian, math.inf) if kinds else gaussian
     if not kinds or math.isinf(highest):
         return highest

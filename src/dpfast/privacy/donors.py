@@ -36,20 +36,8 @@ import math
 from dataclasses import dataclass
 
 from dpfast import _arguments as check
-from dpfast.privacy.guarantee import (
-    ROUND_DOWN,
-    ROUND_UP,
-    Law,
-    Privacy,
-    coordinate_deviation,
-    gaussian_mu,
-    gaussian_scale,
-    l2_laplace_scale,
-    law_for,
-    least_at,
-    remembered,
-    scale_for_mu,
-)
+from dpfast.privacy import guarantee
+from dpfast.privacy.guarantee import ROUND_DOWN, ROUND_UP, Law, Privacy, least_at, remembered
 from dpfast.privacy.objective import ObjectiveNoise, objective_noise
 
 # Mean square of an entry that is uniform on [-1, 1]: the guess about donors in a calibration.
@@ -174,20 +162,20 @@ def output_noise(
     n, periods = check.positive_integer("n_donors", n_donors), check.positive_integer("n_post", n_post)
     norm = check.positive("weight_norm", weight_norm)
     epsilon, delta = privacy.finite_target
-    mu = gaussian_mu(epsilon, delta) if delta > 0.0 else None
-    law, budget = law_for(privacy), epsilon if mu is None else mu * mu
+    mu = guarantee.gaussian_mu(epsilon, delta) if delta > 0.0 else None
+    law, budget = guarantee.law_for(privacy), epsilon if mu is None else mu * mu
 
     def scales(share: float) -> tuple[float, float]:
         parts = share * budget * ROUND_DOWN, (1.0 - share) * budget * ROUND_DOWN
         if mu is None:
-            return l2_laplace_scale(parts[0], moved), l2_laplace_scale(parts[1], projected)
+            return guarantee.l2_laplace_scale(parts[0], moved), guarantee.l2_laplace_scale(parts[1], projected)
         first, second = (math.sqrt(part) * ROUND_DOWN for part in parts)
-        return scale_for_mu(first, moved), scale_for_mu(second, projected)
+        return guarantee.scale_for_mu(first, moved), guarantee.scale_for_mu(second, projected)
 
     def error(share: float) -> float:
         weights, projection = scales(share)
-        in_weights = coordinate_deviation(law, weights, n) ** 2
-        in_projection = coordinate_deviation(law, projection, periods) ** 2
+        in_weights = guarantee.coordinate_deviation(law, weights, n) ** 2
+        in_projection = guarantee.coordinate_deviation(law, projection, periods) ** 2
         # The largest weight is a weight before noise or a noise term, and the latter has a mean square of about 2 log(2
         # n) variances.
         largest = norm**2 + 2.0 * math.log(2.0 * n) * in_weights
@@ -232,8 +220,12 @@ def donor_objective_noise(
     def calibrated(share: float) -> DonorObjectiveNoise:
         rest = (1.0 - share) * epsilon * ROUND_DOWN
         pure = delta == 0.0
-        projection = l2_laplace_scale(rest, projected) if pure else gaussian_scale(rest, 0.5 * delta, projected)
-        deviation = coordinate_deviation(law_for(privacy), projection, periods)
+        projection = (
+            guarantee.l2_laplace_scale(rest, projected)
+            if pure
+            else guarantee.gaussian_scale(rest, 0.5 * delta, projected)
+        )
+        deviation = guarantee.coordinate_deviation(guarantee.law_for(privacy), projection, periods)
         weights = objective_noise(
             Privacy(share * epsilon * ROUND_DOWN, 0.5 * delta, privacy.adjacency),
             # Replacing the only donor moves the gradient of the only weight.

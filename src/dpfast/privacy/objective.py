@@ -115,20 +115,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpfast import _arguments as check
-from dpfast.privacy.guarantee import (
-    ROUND_DOWN,
-    ROUND_UP,
-    Law,
-    Privacy,
-    bisected,
-    coordinate_deviation,
-    first_that_holds,
-    gaussian_delta,
-    l2_laplace_scale,
-    largest_within,
-    least_at,
-    remembered,
-)
+from dpfast.privacy import guarantee
+from dpfast.privacy.guarantee import ROUND_DOWN, ROUND_UP, Law, Privacy, first_that_holds, least_at, remembered
 
 #: The set that contains the change of the gradient, whatever the parameters and the noise; see this module's docstring.
 Geometry = Literal["segment", "line", "two segments", "two lines", "disk", "plane"]
@@ -171,11 +159,11 @@ class ObjectiveNoise:
 
     def finishing_scale(self, tolerance: float) -> float:
         """Return the scale of the L2-Laplace noise that hides a minimiser's largest distance from the exact one."""
-        return l2_laplace_scale(self.finishing_epsilon, 2.0 * check.positive("tolerance", tolerance))
+        return guarantee.l2_laplace_scale(self.finishing_epsilon, 2.0 * check.positive("tolerance", tolerance))
 
     def coordinate_scale(self, dim: int) -> float:
         """Return the standard deviation of a coordinate of b."""
-        return coordinate_deviation(self.mechanism, self.scale, dim)
+        return guarantee.coordinate_deviation(self.mechanism, self.scale, dim)
 
 
 def objective_delta(scale: float, epsilon: float, gradient: Length = 1.0, *, geometry: Geometry) -> float:
@@ -222,7 +210,7 @@ def objective_scale(epsilon: float, delta: float, gradient: Length = 1.0, *, geo
     # The plane's, the largest, is at most exp(-z**2/2): with z = sqrt(2 log(1/delta)) all are below the target.
     t = math.sqrt(-2.0 * math.log(delta))
     guess = 2.0 * epsilon / (t + math.sqrt(t * t + 2.0 * epsilon))
-    ratio = largest_within(
+    ratio = guarantee.largest_within(
         lambda u: math.log(_delta_up(u, epsilon, profile)), math.log(delta), guess, precision=1e-15, slack=1e-13
     )
     return first_that_holds(
@@ -377,7 +365,7 @@ def _search_objective_noise(
             noise = shared
         elif geometry in _FADES:
             # The cost falls as noise gets more: bisect for the most that leaves curvature enough.
-            noise = bisected(lambda more: more <= left_beside(more), max(noise, 0.0), shared, 60)[0]
+            noise = guarantee.bisected(lambda more: more <= left_beside(more), max(noise, 0.0), shared, 60)[0]
         return noise, curvature_cost(relative, noise, geometry)
 
     def choices(convexity: float) -> Iterator[tuple[float, float, float]]:
@@ -389,7 +377,7 @@ def _search_objective_noise(
                 if left <= 0.0:
                     continue
                 if delta == 0.0:
-                    scale = l2_laplace_scale(left, length)
+                    scale = guarantee.l2_laplace_scale(left, length)
                 else:
                     scale = objective_scale(left, delta, change, geometry=geometry)
                 if fading is None or delta == 0.0 or _fading_is_proved(length / scale, left, fading):
@@ -403,7 +391,7 @@ def _search_objective_noise(
         return math.sqrt(dim) * radius * deviation + 0.5 * (convexity - least) * radius**2
 
     def minimised(convexity: float) -> float:
-        return (cost or excess)(coordinate_deviation(law, best(convexity)[0], dim), convexity)
+        return (cost or excess)(guarantee.coordinate_deviation(law, best(convexity)[0], dim), convexity)
 
     convexity = _best_convexity(minimised, curvature, least, shared, least_share)
     scale, left, paid = best(convexity)
@@ -483,7 +471,7 @@ def _delta_up(ratio: float, epsilon: float, profile: _Profile) -> float:
 
 def _delta_on_a_line(u: float, epsilon: float) -> float:
     if epsilon >= 0.5 * u * u:
-        return 2.0 * gaussian_delta(1.0, epsilon, u)
+        return 2.0 * guarantee.gaussian_delta(1.0, epsilon, u)
     # Every draw of b counts: 1 - exp(epsilon) E exp(-u |N| - u**2/2) = 1 - 2 exp(epsilon) Phi(-u).
     if u < 1.0:
         return -math.expm1(epsilon + math.log1p(-math.erf(u * math.sqrt(0.5)))) * ROUND_UP
@@ -508,12 +496,12 @@ def _delta_on_a_plane(u: float, epsilon: float) -> float:
 
 def _delta_on_two_segments(u: float, epsilon: float) -> float:
     if 0.25 * u * u * ROUND_UP <= epsilon:
-        return gaussian_delta(1.0, epsilon, u)
+        return guarantee.gaussian_delta(1.0, epsilon, u)
     return _delta_on_a_plane(u, epsilon)
 
 
 def _delta_on_two_lines(u: float, epsilon: float) -> float:
-    delta, plane = gaussian_delta(1.0, epsilon, u), _delta_on_a_plane(u, epsilon)
+    delta, plane = guarantee.gaussian_delta(1.0, epsilon, u), _delta_on_a_plane(u, epsilon)
     # Rounding z moves the density by less than z times a few 2**-53 (z + u); where z is large so is the room.
     z = epsilon / u - 0.5 * u
     density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
@@ -550,7 +538,7 @@ def _delta_on_a_disk(u: float, turning: float, epsilon: float) -> float:
 
 
 _PROFILES: dict[Geometry, _Profile] = {
-    "segment": lambda u, epsilon: gaussian_delta(1.0, epsilon, u),
+    "segment": lambda u, epsilon: guarantee.gaussian_delta(1.0, epsilon, u),
     "line": _delta_on_a_line,
     "two segments": _delta_on_two_segments,
     "two lines": _delta_on_two_lines,

@@ -27,19 +27,8 @@ from functools import cached_property
 from typing import Any
 
 from dpfast import _arguments as check
-from dpfast.privacy.guarantee import (
-    ROUND_DOWN,
-    ROUND_UP,
-    bisected,
-    down,
-    first_that_holds,
-    gaussian_delta,
-    gaussian_mu,
-    gaussian_scale,
-    least_at,
-    remembered,
-    up,
-)
+from dpfast.privacy import guarantee
+from dpfast.privacy.guarantee import ROUND_DOWN, ROUND_UP, bisected, down, first_that_holds, least_at, remembered, up
 from dpfast.privacy.moment_scales import (
     MomentScales,
     block_costs,
@@ -183,30 +172,27 @@ def subsampled_moment_scales(
         raise ValueError(f"weights must name 'xx' and 'xy', got {sorted(costs)}")
     if epsilon == math.inf:
         return MomentScales(xx=0.0, xy=0.0)
-    numbers = int(n_sampled), int(n_total), float(bound_x), float(bound_y)
-    shape = tuple((name, None if value is None else int(value)) for name, value in sorted(kind.items()))
-    return _subsampled_scales(epsilon, check.delta_value(delta), numbers, tuple(costs.items()), shape)
+    sizes = n_sampled, n_total, bound_x, bound_y
+    return _subsampled_scales(epsilon, check.delta_value(delta), tuple(costs.items()), *sizes, **kind)
 
 
 @remembered
 def _subsampled_scales(
     epsilon: float,
     delta: float,
-    numbers: tuple[int, int, float, float],
     weights: tuple[tuple[str, float], ...],
-    shape: tuple[tuple[str, int | None], ...],
+    *sizes: Any,
+    **kind: Any,
 ) -> MomentScales:
-    n_sampled, n_total, bound_x, bound_y = numbers
-    kind: dict[str, Any] = {name: bool(value) if name == "nonnegative" else value for name, value in shape}
-    pair, costs = _pair(n_sampled, n_total, bound_x, bound_y, **kind), dict(weights)
-    in_sample = {"xx": costs["xx"] * (n_total / n_sampled) ** 2, "xy": costs["xy"]}
+    pair, costs = _pair(*sizes, **kind), dict(weights)
+    in_sample = {"xx": costs["xx"] * (pair.n_total / pair.n_sampled) ** 2, "xy": costs["xy"]}
 
     def cost(scales: MomentScales) -> float:
         return scales.cost(in_sample)
 
     # With all rows in the sample the second bound is the joint Gaussian calibration itself.
     candidates = [_best_conditioned(pair, epsilon, delta, in_sample, cost)]
-    if n_sampled < n_total:
+    if pair.n_sampled < pair.n_total:
         candidates.append(_best_amplified(pair, epsilon, delta, cost))
     best = min(candidates, key=cost)
     found = first_that_holds(lambda extra: best.times(1.0 + extra), lambda scales: pair.delta(scales, epsilon) <= delta)
@@ -238,10 +224,10 @@ class _Pair:
         return self.mixed(epsilon, self.joint_mu(scales), scales.xy)
 
     def mixed(self, epsilon: float, joint_mu: float, scale_xy: float) -> float:
-        in_sample = gaussian_delta(1.0, epsilon, joint_mu)
+        in_sample = guarantee.gaussian_delta(1.0, epsilon, joint_mu)
         if self.n_sampled == self.n_total:
             return in_sample
-        outside = gaussian_delta(scale_xy, epsilon, self.xy_sensitivity)
+        outside = guarantee.gaussian_delta(scale_xy, epsilon, self.xy_sensitivity)
         # The pair moves at least as far as either release alone, so this grows with gamma.
         return (self.gamma * in_sample + (1.0 - self.gamma) * outside) * ROUND_UP
 
@@ -259,8 +245,8 @@ class _Pair:
 
     def split_delta(self, scales: MomentScales, epsilon: float, share: float) -> float:
         of_sample, of_all = _split(epsilon, share)
-        first = gaussian_delta(scales.xx, inner_epsilon(of_sample, self.gamma), self.xx_sensitivity)
-        second = gaussian_delta(scales.xy, of_all, self.xy_sensitivity)
+        first = guarantee.gaussian_delta(scales.xx, inner_epsilon(of_sample, self.gamma), self.xx_sensitivity)
+        second = guarantee.gaussian_delta(scales.xy, of_all, self.xy_sensitivity)
         return (self.gamma * first + second) * ROUND_UP
 
 
@@ -296,7 +282,7 @@ def _best_conditioned(
     pair: _Pair, epsilon: float, delta: float, weights: Mapping[str, float], cost: Callable[[MomentScales], float]
 ) -> MomentScales:
     """Search over the ratio of the two noises; at each, the least multiple that meets the second bound."""
-    mu = gaussian_mu(epsilon, delta)
+    mu = guarantee.gaussian_mu(epsilon, delta)
 
     def at_tilt(tilt: float) -> MomentScales:
         shape = pair.joint_scales(mu, {"xx": weights["xx"], "xy": weights["xy"] * math.exp(tilt)})
@@ -319,8 +305,8 @@ def _best_amplified(pair: _Pair, epsilon: float, delta: float, cost: Callable[[M
         first, second = _split(delta, delta_share)
         inner_delta = min(math.nextafter(first / pair.gamma, 0.0), 1.0 - 2.0**-53)
         return MomentScales(
-            xx=gaussian_scale(inner_epsilon(of_sample, pair.gamma), inner_delta, pair.xx_sensitivity),
-            xy=gaussian_scale(of_all, second, pair.xy_sensitivity),
+            xx=guarantee.gaussian_scale(inner_epsilon(of_sample, pair.gamma), inner_delta, pair.xx_sensitivity),
+            xy=guarantee.gaussian_scale(of_all, second, pair.xy_sensitivity),
         )
 
     def least(epsilon_share: float) -> MomentScales:

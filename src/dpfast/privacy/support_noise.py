@@ -74,26 +74,8 @@ import numpy as np
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
-from dpfast.privacy.guarantee import (
-    ROUND_DOWN,
-    ROUND_UP,
-    Adjacency,
-    Privacy,
-    compose_mu,
-    exponential_mechanism_coefficient,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-    laplace_scale,
-    largest_within,
-    range_mu,
-    range_of_mu,
-    remembered,
-    scale_for_mu,
-    split_mu,
-    sqrt_up,
-    up,
-)
+from dpfast.privacy import guarantee
+from dpfast.privacy.guarantee import ROUND_DOWN, ROUND_UP, Adjacency, Privacy, largest_within, remembered, sqrt_up, up
 
 
 def loss_range(bound_y: float, reach: float) -> float:
@@ -123,7 +105,7 @@ def score_rate(epsilon: float, loss_range: float, error: float = 0.0, *, adjacen
         check.nonnegative("error", error)
     )
     epsilon = check.positive("epsilon", epsilon)
-    return exponential_mechanism_coefficient(epsilon, up(length), monotone=True)
+    return guarantee.exponential_mechanism_coefficient(epsilon, up(length), monotone=True)
 
 
 @dataclass(frozen=True)
@@ -151,10 +133,10 @@ def vote_noise(privacy: Privacy, size: int, n_features: int) -> VoteNoise:
     size = check.positive_integer("size", size)
     moved = min(2 * size, check.positive_integer("n_features", n_features))
     epsilon, delta = privacy.finite_target
-    laplace = laplace_scale(epsilon, float(moved))
+    laplace = guarantee.laplace_scale(epsilon, float(moved))
     if delta > 0.0:
-        mu = gaussian_mu(epsilon, delta)
-        gaussian = scale_for_mu(mu, sqrt_up(Fraction(moved)))
+        mu = guarantee.gaussian_mu(epsilon, delta)
+        gaussian = guarantee.scale_for_mu(mu, sqrt_up(Fraction(moved)))
         if gaussian < math.sqrt(2.0) * laplace:
             return VoteNoise(privacy, "Gaussian", gaussian, mu)
     return VoteNoise(Privacy(privacy.epsilon, 0.0, privacy.adjacency), "Laplace", laplace)
@@ -185,10 +167,10 @@ def picks_delta(epsilon: float, length: float, picks: int, mu: float = 0.0) -> f
     pure = picks * length * ROUND_UP
     if mu == 0.0 and pure <= epsilon:
         return 0.0
-    as_gaussian = compose_mu([mu, *[range_mu(length)] * picks])
-    known = [gaussian_delta(1.0, epsilon, as_gaussian), 1.0]
+    as_gaussian = guarantee.compose_mu([mu, *[guarantee.range_mu(length)] * picks])
+    known = [guarantee.gaussian_delta(1.0, epsilon, as_gaussian), 1.0]
     if pure <= epsilon:
-        known.append(gaussian_delta(1.0, (epsilon - pure) * ROUND_DOWN, mu))
+        known.append(guarantee.gaussian_delta(1.0, (epsilon - pure) * ROUND_DOWN, mu))
     if picks <= _MOST_PICKS and length <= 64.0:
         known.append(_delta_on_grid(epsilon, length, picks, mu))
     return min(known)
@@ -213,7 +195,7 @@ def _delta_on_grid(epsilon: float, length: float, picks: int, mu: float) -> floa
         # Rounding may make computed values increase a little.
         found = float(np.maximum(values[:-1] - values[1:], 0.0) @ beyond)
         below = picks * pairs * step
-        found += math.exp(-below) * gaussian_delta(1.0, epsilon + below, mu)
+        found += math.exp(-below) * guarantee.gaussian_delta(1.0, epsilon + below, mu)
     return float(found) * (1.0 + _MARGIN) + _LOST
 
 
@@ -253,12 +235,14 @@ def picks_range(epsilon: float, delta: float, picks: int, mu: float = 0.0) -> fl
     """
     epsilon, delta = check.positive("epsilon", epsilon), check.delta_value(delta)
     picks, mu = check.positive_integer("picks", picks), check.nonnegative("mu", mu)
-    left = gaussian_mu(epsilon, delta) ** 2 - mu * mu
+    left = guarantee.gaussian_mu(epsilon, delta) ** 2 - mu * mu
     if left <= 0.0:
-        raise ValueError(f"mu must be below what the budget allows, {gaussian_mu(epsilon, delta)!r}, got {mu!r}")
+        raise ValueError(
+            f"mu must be below what the budget allows, {guarantee.gaussian_mu(epsilon, delta)!r}, got {mu!r}"
+        )
     if not _leaves_room(epsilon, delta, mu):
         raise ValueError(f"mu must leave some of the budget to picks, got {mu!r}")
-    guess = range_of_mu(_each(math.sqrt(left), picks))
+    guess = guarantee.range_of_mu(_each(math.sqrt(left), picks))
     if mu == 0.0:
         guess = max(guess, epsilon / picks * ROUND_DOWN)
     aim = math.log(delta * _BELOW)
@@ -272,7 +256,7 @@ def picks_range(epsilon: float, delta: float, picks: int, mu: float = 0.0) -> fl
 
 def _leaves_room(epsilon: float, delta: float, mu: float) -> bool:
     """Whether Gaussian releases alone have less than the delta that calibrations aim at."""
-    return mu == 0.0 or gaussian_delta(1.0, epsilon, mu) < delta * _BELOW
+    return mu == 0.0 or guarantee.gaussian_delta(1.0, epsilon, mu) < delta * _BELOW
 
 
 def _each(mu: float, picks: int) -> float:
@@ -294,7 +278,9 @@ class PicksAndRest(NamedTuple):
         """Mu of all releases together: with other fits it composes more tightly than their epsilon and delta."""
         if self.rest.delta == 0.0:
             return None
-        return compose_mu([gaussian_mu(*self.rest.target), *[range_mu(self.length)] * self.picks])
+        return guarantee.compose_mu(
+            [guarantee.gaussian_mu(*self.rest.target), *[guarantee.range_mu(self.length)] * self.picks]
+        )
 
 
 @remembered
@@ -317,10 +303,10 @@ def split_with_picks(privacy: Privacy, share: float, picks: int, *, by_mu: bool 
     if delta == 0.0:
         rest = Privacy(privacy.epsilon * (1.0 - share) * ROUND_DOWN, 0.0, privacy.adjacency)
         return PicksAndRest(epsilon * share / picks * ROUND_DOWN, rest, picks)
-    mu, mu_of_picks = split_mu(gaussian_mu(epsilon, delta), [1.0 - share, share])
+    mu, mu_of_picks = guarantee.split_mu(guarantee.gaussian_mu(epsilon, delta), [1.0 - share, share])
     least = epsilon * share / picks * ROUND_DOWN
     if by_mu:
-        length = range_of_mu(_each(mu_of_picks, picks))
+        length = guarantee.range_of_mu(_each(mu_of_picks, picks))
     else:
         length = picks_range(epsilon, delta, picks, mu) if _leaves_room(epsilon, delta, mu) else 0.0
     if length < least and not by_mu:
@@ -329,5 +315,5 @@ def split_with_picks(privacy: Privacy, share: float, picks: int, *, by_mu: bool 
             lambda one: math.log(picks_delta(epsilon, length, picks, one)), math.log(delta * _BELOW), mu, precision=1e-6
         )
     of_rest = privacy.delta * (1.0 - share) * ROUND_DOWN
-    rest = Privacy(gaussian_epsilon(1.0 / mu * ROUND_UP, of_rest), of_rest, privacy.adjacency)
+    rest = Privacy(guarantee.gaussian_epsilon(1.0 / mu * ROUND_UP, of_rest), of_rest, privacy.adjacency)
     return PicksAndRest(length, rest, picks)
