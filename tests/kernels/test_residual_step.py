@@ -319,7 +319,7 @@ def test_the_largest_lanes_are_moved_in_time():
     step = ResidualStep(np.zeros((1, 1)), RowMap(bound=1.0), RowMap(bound=16.0))
     held = clip_of(1.0, (1, 1), 1)
     units = 2.0**21 - 1.0, (2.0**26 - 1.0) / 16.0
-    kernel = kernel_of(step, units=units, row_limits=(2.0**30, held.squared_row_bound))
+    kernel = kernel_of(step, units=units, row_limits=(2.0**30, held.limits[1][1]))
     kernel.add(np.ones((6000, 1)), np.full((6000, 1), 16.0), None, 0, 6000)
     assert kernel.take()[0].item() == 6000 * (2**21 - 1) * (2**26 - 1)
 

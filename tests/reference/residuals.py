@@ -186,7 +186,7 @@ def _rounded(p, r, held):
     units = _units(p, math.ldexp(1.0, a - half))
     squares = sum(unit**2 for unit in units)
     step = 0
-    while squares * sum(unit**2 for unit in _units(r, multiplier)) > held.squared_row_bound:
+    while squares * sum(unit**2 for unit in _units(r, multiplier)) > held.limits[1][1]:
         multiplier *= 1.0 - 2.0 ** (step - 50)
         step += 1
     return units, multiplier

@@ -308,8 +308,7 @@ class _People(NamedTuple):
     def counted(self, groups: ArrayLike, max_rows: int | None) -> _People:
         """Return the rows that count, person after person."""
         found = io.people(groups, check.positive_integer("max_rows", max_rows))
-        if found.n_rows != len(self.y):
-            raise ValueError("groups must have one id a row: X has another number of rows")
+        found.check_length(len(self.y))
         rows = np.arange(found.n_rows) if found.order is None else found.order
         whose = np.repeat(np.arange(found.n_people), np.diff(found.offsets))
         return _People(_safe_indexing(self.X, rows), self.y[rows], whose, max_rows)

@@ -217,9 +217,7 @@ def _counts_of_people(
     owners[slice(None) if whose.order is None else whose.order] = numbers
     extremes: list[tuple[Codes, Codes]] = []
     start = 0
-    for x, y in table.blocks(*maps):
-        if start + len(x) > whose.n_rows:
-            break
+    for (x, y), _ in whose.along(table.blocks(*maps), lambda block: len(block[0])):
         for i, (name, rows, norms) in enumerate(sizes.of(x, y)):
             codes = _codes_of(rows, sizes.bins, norms, name)
             if len(extremes) == i:
@@ -227,10 +225,7 @@ def _counts_of_people(
                 extremes.append((np.full(shape, _LEAST, np.int16), np.full(shape, -(_LEAST + 1), np.int16)))
             kernel.keep_extremes(codes, owners, start, start + len(x), *extremes[i])
         start += len(x)
-    else:
-        if start == whose.n_rows:
-            return _histograms(extremes, sizes)
-    raise ValueError("groups must have one id a row: X has another number of rows")
+    return _histograms(extremes, sizes)
 
 
 def _histograms(extremes: list[tuple[Codes, Codes]], sizes: NormHistograms) -> IntArray:

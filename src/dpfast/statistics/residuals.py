@@ -228,9 +228,8 @@ class Clip(NamedTuple):
     exponents: tuple[int, int]
     #: Squared norm of a person's part, in grid units, that none exceeds.
     squared_bound: int
-    #: Norm that a single row's part is scaled onto, and its squared norm, in grid units, that none exceeds.
+    #: Norm that a single row's part is scaled onto.
     row_bound: float
-    squared_row_bound: int
     #: Norm of a person's part, rounded up, that none exceeds: to calibrate with.
     norm: float
     #: Units of the grids, limits of rows and limits of people, as the kernel takes them.
@@ -257,9 +256,7 @@ def clip_of(bound: float, shape: tuple[int, int], max_rows: int | None = None) -
         squared_row = padded_squared_product_bound(row_bound, exponents, shape)
     of_rows, of_people = (math.ldexp(row_bound, b), squared_row), (math.ldexp(bound, a + b), squared)
     limits = (math.ldexp(1.0, a), math.ldexp(1.0, b)), of_rows, of_people
-    return Clip(
-        bound, shape, max_rows, exponents, squared, row_bound, squared_row, padded_bound(squared, a + b), limits
-    )
+    return Clip(bound, shape, max_rows, exponents, squared, row_bound, padded_bound(squared, a + b), limits)
 
 
 def check_most_rows(max_rows: int | None) -> None:
