@@ -367,7 +367,11 @@ REFUSED = [
     ("synthetic_control", ("# predictors = { name = [1.0]", "predictors = { income = [0, 1]"), "no column 'income'"),
     ("synthetic_control", ("bound = [0.0, 5.0]", "bound = [0.0]"), r"bound must be a list of 2 numbers, got 1"),
     ("synthetic_control", ("bound = [0.0, 5.0]", "bound = [5.0, 0.0]"), "bound must be finite and increasing"),
-    ("policy_evaluation", ("# n_states = 10", "n_states = 3"), r"\[trajectories\] must have either states or n_states"),
+    (
+        "policy_evaluation",
+        ("# n_states = 10", "n_states = 3"),
+        r"\[trajectories\] either n_states or states must be given",
+    ),
     ("policy_evaluation", ('"ill", "home"]', '"ill", "ill"]'), r"\[trajectories\] states must be distinct"),
     ("policy_evaluation", ('"ill", "home"]', '"ill", 3]'), r"\[trajectories\] states must be all text or all whole"),
     ("policy_evaluation", ('order = "step"', 'order = "state"'), "must be different columns"),

@@ -39,7 +39,7 @@ from dpfast._optional import optional
 from dpfast._threads import n_cores
 from dpfast.io.blocks import blocks, names_of, outcome_names_of
 from dpfast.io.columns import Columns
-from dpfast.io.partitions import Combine, EngineError, Function, PartitionedBy, Partitions, reduced
+from dpfast.io.partitions import Combine, EngineError, Function, PartitionedBy, Partitions
 from dpfast.io.people import RowOwners
 from dpfast.io.sources import is_dask
 from dpfast.io.trajectories import Trajectories
@@ -78,13 +78,19 @@ def common_widths(one: Widths, other: Widths) -> Widths:
     return one
 
 
-def _widths_of(run: Callable[[list[Any], Function, Combine], Any], parts: list[Any]) -> Widths:
-    """Return the widths of a table, from its first part with a block; no other is read if that is the first part."""
-    for several in (parts[:1], parts):
-        widths: Widths | None = reduced(partial(run, several), widths_of_part, common_widths)
-        if widths is not None:
-            return widths
-    raise ValueError("X has no blocks, so its number of columns is unknown")
+class _Listed(Partitions):
+    """Parts in a list, one after another."""
+
+    _parts: list[Any]
+
+    def _hold(self, parts: list[Any]) -> Widths:
+        """Keep parts; return the widths of the first with a block. No other is read if that is the first of all."""
+        for self._parts in (parts[:1], parts):
+            widths: Widths | None = self.reduce(widths_of_part, common_widths)
+            if widths is not None:
+                self._parts = parts
+                return widths
+        raise ValueError("X has no blocks, so its number of columns is unknown")
 
 
 def _check_ids(has_ids: bool, is_declared: bool) -> None:
@@ -98,7 +104,7 @@ _FAN_IN = 16
 _SMALLEST_BYTES = 1 << 22
 
 
-class DaskPartitions(Partitions):
+class DaskPartitions(_Listed):
     """Dask arrays, dataframes and series, or a bag of blocks of rows or of Trajectories.
 
     Estimators make one from the collections given to them. Give one yourself to declare the groups too.
@@ -138,19 +144,16 @@ class DaskPartitions(Partitions):
         self._is_bag = not hasattr(X, "ndim")
         self._parts = list(zip(*_aligned(X, Y, ids), strict=True))
         if self._is_bag:
-            widths = _widths_of(self._run, self._parts)
+            widths = self._hold(self._parts)
         else:
             widths = Widths(_width(X), 0 if Y is None else _width(Y), names_of(X), outcome_names_of(X, Y))
         super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Compute by whatever scheduler Dask is set to."""
-        return self._run(self._parts, function, combine)
-
-    def _run(self, parts: list[tuple[Any, ...]], function: Function, combine: Combine) -> Any:
         delayed = optional("dask.delayed", "a table of Dask's").delayed
         of_part, of_several = delayed(partial(_of_part, function, self._is_bag)), delayed(partial(reduce, combine))
-        level = [of_part(*fields) for fields in parts]
+        level = [of_part(*fields) for fields in self._parts]
         while len(level) > 1:
             level = [of_several(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
         return level[0].compute()
@@ -215,7 +218,7 @@ _GIVEN_OUT = 2
 _MOST_LOSSES = 3
 
 
-class ProcessPartitions(Partitions):
+class ProcessPartitions(_Listed):
     """A list of parts, and worker processes of this machine that go through them.
 
     Files are best: workers read them, and nothing but sums comes back. Arrays go to the workers each time that they are
@@ -258,18 +261,26 @@ class ProcessPartitions(Partitions):
         n_workers: int | None = None,
     ) -> None:
         self.n_workers = check.optional(check.positive_integer, "n_workers", n_workers) or n_cores()
-        self._parts = _listed(X, Y, ids)
+        parts = _listed(X, Y, ids)
         if ids is not None:
             _check_ids(True, partitioned_by is not None)
         self._lock = RLock()
         self._pool: ProcessPoolExecutor | None = None
         self._process = os.getpid()
-        widths = _widths_of(self._run, self._parts)
+        widths = self._hold(parts)
         super().__init__(**widths._asdict(), partitioned_by=partitioned_by)
 
     def run(self, function: Function, combine: Combine) -> Any:
         """Give parts to the workers a few at a time, and combine their results as they come in."""
-        return self._run(self._parts, function, combine)
+        parts = self._parts
+        size = max(1, min(_MOST_PARTS, len(parts) // (_TASKS_PER_WORKER * self.n_workers)))
+        task = partial(_of_parts, function, combine)
+        with self._lock:
+            try:
+                return self._gathered(task, [parts[i : i + size] for i in range(0, len(parts), size)], combine)
+            except BaseException:
+                self._abandon()
+                raise
 
     def close(self) -> None:
         """End the workers; they are started again when they are needed."""
@@ -289,16 +300,6 @@ class ProcessPartitions(Partitions):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"_lock": RLock()})
-
-    def _run(self, parts: list[Any], function: Function, combine: Combine) -> Any:
-        size = max(1, min(_MOST_PARTS, len(parts) // (_TASKS_PER_WORKER * self.n_workers)))
-        task = partial(_of_parts, function, combine)
-        with self._lock:
-            try:
-                return self._gathered(task, [parts[i : i + size] for i in range(0, len(parts), size)], combine)
-            except BaseException:
-                self._abandon()
-                raise
 
     def _gathered(self, task: Function, batches: list[list[Any]], combine: Combine) -> Any:
         waiting, given = deque(batches), dict[Future[Any], list[Any]]()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -156,10 +156,7 @@ def open_long_panel(
     own = list(treated) if several else [treated]  # type: ignore[call-overload]
     for name, one in [("unit", unit), ("time", time), ("value", value), *(("treated", label) for label in own)]:
         check.label(name, one)
-    if len({unit, time, value}) < 3:
-        raise ValueError("unit, time and value must be three columns")
-    if both := {unit, time, value} & set(predictors):
-        raise ValueError(f"predictors must not be unit, time or value as well, got {sorted(both)}")
+    check_columns((unit, time, value), predictors)
     long = _LongRows.read(table, unit, time, {value: "value"} | dict.fromkeys(predictors, "predictors"), own)
     for label in own:
         if not isinstance(label, Hashable) or label not in long.units:
@@ -193,6 +190,14 @@ def open_long_panel(
     values = np.column_stack(list(panel.values()))
     panel_of_donors = Panel(np.delete(values, rows, axis=0), cut, periods, len(predictors))
     return panel_of_donors, values[rows] if several else values[rows[0]]
+
+
+def check_columns(long: tuple[str, ...], predictors: Iterable[str]) -> None:
+    """Refuse a column of a long table, unit, time or value, in two roles."""
+    if len(set(long)) < 3:
+        raise ValueError("unit, time and value must be three columns")
+    if both := set(long) & set(predictors):
+        raise ValueError(f"predictors must not be unit, time or value as well, got {sorted(both)}")
 
 
 def _mean_of(columns: FloatArray) -> FloatArray:

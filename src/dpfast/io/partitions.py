@@ -141,7 +141,20 @@ class Partitions(ABC):
         raised as they are, since they are redacted; any other is replaced. Nothing that a worker raises or logs quotes
         a part.
         """
-        return reduced(self.run, function, combine)
+        error: Exception
+        try:
+            result = self.run(partial(_of_part, function), partial(_combined, combine))
+        except EngineError as failed:
+            error = EngineError(*failed.args)
+        except MemoryError:
+            error = MemoryError("too little memory for the sums over the parts of the table")
+        except Exception:
+            error = ValueError(_FAILED)
+        else:
+            if not isinstance(result, _Refusal):
+                return result
+            error = result.error
+        raise error
 
     def mapped(
         self, function: Callable[[Any, Any, Any], tuple[Any, Any, Any]], n_features: int, n_outcomes: int
@@ -153,24 +166,6 @@ class Partitions(ABC):
     def groups(self) -> PersonIds | None:
         """The placeholder for the groups in sums over people: the parts hold the ids."""
         return None if self.partitioned_by is None else PersonIds()
-
-
-def reduced(run: Callable[[Function, Combine], Any], function: OfPart, combine: Combine) -> Any:
-    """Let an engine run, as `Partitions.reduce` has it."""
-    error: Exception
-    try:
-        result = run(partial(_of_part, function), partial(_combined, combine))
-    except EngineError as failed:
-        error = EngineError(*failed.args)
-    except MemoryError:
-        error = MemoryError("too little memory for the sums over the parts of the table")
-    except Exception:
-        error = ValueError(_FAILED)
-    else:
-        if not isinstance(result, _Refusal):
-            return result
-        error = result.error
-    raise error
 
 
 def sum_over(rows: Any, function: Callable[..., Result]) -> Result:

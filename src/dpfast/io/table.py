@@ -433,15 +433,10 @@ class _Weighted:
         for x, y in blocks(*self._tables):
             if y is None:
                 raise ValueError("Y is needed: outcomes, or labels, of every row")
-            roots = self._roots[start : start + len(x)]
-            if len(roots) < len(x):
-                break
-            start += len(x)
+            roots, start = self._roots[start : start + len(x)], start + len(x)
+            check_shares(x, roots)
             yield _times(_mapped(x, self._row_map), roots), _times(y, roots)
-        else:
-            if start == len(self._roots):
-                return
-        raise ValueError("X and sample_weight have different numbers of rows")
+        check_shares(range(start), self._roots)
 
 
 def _times(rows: Any, roots: FloatArray) -> FloatArray:

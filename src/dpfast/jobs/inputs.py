@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpfast import _arguments as check
 from dpfast._optional import optional
 from dpfast.io import Boolean, Category, Columns, Deferred, Number, RowOwners, StateEncoder, Trajectories
 from dpfast.io.columns import Column, DeclaredFiles, table_parts
 from dpfast.io.frames import Batch
+from dpfast.io.panel import check_columns
 from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
+from dpfast.io.states import declared_states
 from dpfast.jobs.job_types import Fact, Progress
 from dpfast.jobs.parameters import LEFT_OUT, NUMBER, Key, by_name, lists, table_of
 
@@ -137,22 +138,18 @@ class Layout:
         lacking = [key for key in _LONG if getattr(self, key) is None]
         if (len(lacking) < len(_LONG)) == (self.periods is not None):
             raise ValueError("must have either periods, of a wide table, or unit, time, value and treated")
-        names = set(self.predictors or ())
         if self.periods is not None:
-            if both := names & set(self.periods):
+            if both := set(self.predictors or ()) & set(self.periods):
                 raise ValueError(f"predictors must not be periods as well, got {sorted(both)}")
             return
         if lacking:
             raise ValueError(f"lacks the key {lacking[0]!r}")
         if not self.several or len({type(one) for one in self.several}) > 1:
             raise ValueError("treated must be units that are all text or all numbers, at least one")
-        if len(set(self.long)) < 3:
-            raise ValueError("unit, time and value must be three columns")
+        check_columns(self.long, self.predictors or ())
         if isinstance(self.n_pre, str) and self.times == "number":
             numbers = f"column {self.time!r} holds numbers"
             raise ValueError(f'n_pre {self.n_pre!r} is text, and {numbers}: write a number, or times = "text"')
-        if both := names & set(self.long):
-            raise ValueError(f"predictors must not be unit, time or value as well, got {sorted(both)}")
 
     @property
     def long(self) -> tuple[str, ...]:
@@ -315,23 +312,14 @@ class Steps:
         names = [name for name in columns if isinstance(name, str)]
         if len(set(names)) < len(names):
             raise ValueError("id, state, reward, order and truncated must be different columns")
-        if (self.states is None) == (self.n_states is None):
-            raise ValueError("must have either states or n_states: they are never taken from the table")
-        if self.n_states is not None:
-            check.positive_integer("n_states", self.n_states)
-        elif len({type(state) for state in self.states or ()}) > 1:
+        if len({type(state) for state in self.states or ()}) > 1:
             raise ValueError("states must be all text or all whole numbers")
-        _ = self.encoder
+        _ = self.declared
 
     @cached_property
-    def encoder(self) -> StateEncoder | None:
-        """The mapping of the states that are listed."""
-        return None if self.states is None else StateEncoder(self.states)
-
-    @property
-    def number(self) -> int:
-        """Number of states."""
-        return self.n_states or len(self.states or ())
+    def declared(self) -> tuple[int, StateEncoder | None]:
+        """The number of states, and their mapping where they are listed."""
+        return declared_states(self.n_states, self.states)
 
     @property
     def columns(self) -> NamedColumns:
@@ -359,7 +347,7 @@ class TrajectoryTable:
     @property
     def states(self) -> list[Any]:
         """The declared states."""
-        return list(range(self.steps.number)) if self.steps.states is None else self.steps.states
+        return list(range(self.steps.declared[0])) if self.steps.states is None else self.steps.states
 
     @property
     def names(self) -> tuple[Sequence[Any], ...]:
@@ -376,11 +364,11 @@ class TrajectoryTable:
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take."""
-        return {"n_states": self.steps.number}
+        return {"n_states": self.steps.declared[0]}
 
     def facts(self) -> list[Fact]:
         """Return the public facts on them, for a report."""
-        number, truncated = self.steps.number, self.steps.truncated
+        number, truncated = self.steps.declared[0], self.steps.truncated
         listed = f"the whole numbers from 0 to {number - 1}"
         if self.steps.states is not None:
             listed = ", ".join(map(str, self.steps.states))
@@ -409,7 +397,7 @@ class Blocks:
     def _declared(self) -> dict[str, Any]:
         steps = self.trajectories.steps
         names = {"trajectory": steps.id, "state": steps.state, "reward": steps.reward, "step": steps.order}
-        return names | {"truncated": steps.truncated, "n_states": steps.n_states, "states": steps.encoder}
+        return names | {"truncated": steps.truncated, "n_states": steps.n_states, "states": steps.declared[1]}
 
     def __iter__(self) -> Iterator[Trajectories]:
         files = self.trajectories.sorted_files
