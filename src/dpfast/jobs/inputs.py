@@ -6,7 +6,7 @@ A panel is wide, a row a donor, or long, a row for each unit and period. Traject
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -337,12 +337,16 @@ _STEPS = table_of(
 
 @dataclass(frozen=True)
 class TrajectoryTable:
-    """The declaration of a job's trajectories."""
+    """The declaration of a job's trajectories, which are read when they are iterated over.
+
+    They are read anew each time where they can be in blocks, and otherwise once.
+    """
 
     files: list[Path]
     #: Files as declared, if they can be read in blocks.
     sorted_files: Path | None
     steps: Steps
+    progress: Progress | None = None
 
     @property
     def states(self) -> list[Any]:
@@ -360,7 +364,7 @@ class TrajectoryTable:
 
     def fit(self, model: Any, progress: Progress | None) -> None:
         """Fit, from blocks of trajectories if the files are sorted and can be read in blocks."""
-        model.fit(Blocks(self, progress))
+        model.fit(replace(self, progress=progress))
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that plans take."""
@@ -378,29 +382,18 @@ class TrajectoryTable:
         facts = [("a person", f"a trajectory: all rows of one {self.steps.id!r}"), (f"states ({number})", listed)]
         return [*facts, ("truncated records", cut)]
 
-
-@dataclass(frozen=True)
-class Blocks:
-    """Trajectories, read when they are first iterated over; anew each time where they can be read in blocks."""
-
-    trajectories: TrajectoryTable
-    progress: Progress | None
-
     @cached_property
     def _held(self) -> Trajectories:
-        trajectories = self.trajectories
-        return Trajectories.from_frame(
-            trajectories.steps.columns.of(trajectories.files, self.progress), **self._declared
-        )
+        return Trajectories.from_frame(self.steps.columns.of(self.files, self.progress), **self._declared)
 
     @property
     def _declared(self) -> dict[str, Any]:
-        steps = self.trajectories.steps
+        steps = self.steps
         names = {"trajectory": steps.id, "state": steps.state, "reward": steps.reward, "step": steps.order}
         return names | {"truncated": steps.truncated, "n_states": steps.n_states, "states": steps.declared[1]}
 
     def __iter__(self) -> Iterator[Trajectories]:
-        files = self.trajectories.sorted_files
+        files = self.sorted_files
         return iter([self._held]) if files is None else Trajectories.iter_sorted(files, **self._declared)
 
 
