@@ -318,9 +318,9 @@ def residual_sums(
             kept.append(part)
             return found
         parts.append(part)
-    of_part = partial(_sums_of, step=step, held=held, bound_squares=bound_squares, n_threads=n_threads or 1)
+    again = partial(residual_sums, step=step, clip=held.bound, bound_squares=bound_squares)
     new_part = partial(ThreadSums, step, held, bound_squares, products=products)
-    found = _over_people(table, step, whose, max_rows, parts, new_part, of_part, _add_sums, n_threads)
+    found = _over_people(table, step, whose, max_rows, parts, new_part, again, _add_sums, n_threads)
     if kept is not None and bound_squares is None:
         kept.extend(parts[:1])
     return found
@@ -343,24 +343,9 @@ def residual_sizes(
     first, last = half_octaves
     if not -_LARGEST_HALF_OCTAVE <= first <= last <= _LARGEST_HALF_OCTAVE:
         raise ValueError(f"half_octaves must be two increasing integers within {_LARGEST_HALF_OCTAVE} of 0")
-    of_part = partial(_sizes_of, step=step, half_octaves=half_octaves, max_rows=max_rows, n_threads=n_threads or 1)
+    again = partial(residual_sizes, step=step, half_octaves=half_octaves)
     new_part = partial(ThreadSizes, step, half_octaves)
-    return _over_people(table, step, whose, max_rows, [], new_part, of_part, operator.add, n_threads)
-
-
-@suppress_float_warnings
-def _sums_of(table: io.Table, groups: Any, *, held: Clip, **options: Any) -> ResidualSums:
-    whose = _people_of_part(groups, held.max_rows)
-    return residual_sums(table, clip=held.bound, whose=whose, max_rows=held.max_rows, **options)
-
-
-@suppress_float_warnings
-def _sizes_of(table: io.Table, groups: Any, *, max_rows: int | None, **options: Any) -> IntArray:
-    return residual_sizes(table, whose=_people_of_part(groups, max_rows), max_rows=max_rows, **options)
-
-
-def _people_of_part(groups: Any, max_rows: int | None) -> People | None:
-    return None if max_rows is None else io.people(groups, max_rows)
+    return _over_people(table, step, whose, max_rows, [], new_part, again, operator.add, n_threads)
 
 
 def _add_sums(one: ResidualSums, other: ResidualSums) -> ResidualSums:
@@ -558,17 +543,18 @@ def _over_people(
     max_rows: int | None,
     parts: list[_Part],
     new_part: Callable[[], _Part],
-    of_table: Callable[..., _Total],
+    again: Callable[..., _Total],
     add: Callable[[_Total, _Total], _Total],
     n_threads: int | None,
 ) -> _Total:
-    """Read every row once, in threads that each have a part of their own, or `of_table` of each partition; add up."""
+    """Read every row once, in threads that each have a part of their own, or `again` each partition; add up."""
     if (table.n_features, table.n_outcomes) != (step.n_features, step.shape[1]):
         raise ValueError(f"theta is for {step.n_features} features and {step.shape[1]} outcomes, the table has others")
     if (whose is None) != (max_rows is None):
         raise ValueError("max_rows needs groups")
     if table.partitions is not None:
-        return table.reduce(of_table, add, groups=whose, may_copy=whose is not None)
+        of_partition = partial(_of_partition, again, max_rows, n_threads or 1)
+        return table.reduce(of_partition, add, groups=whose, may_copy=whose is not None)
     if whose is not None and table.arrays is None:
         raise TypeError("residuals of people with several rows need whole arrays, .npy files or frames")
     if not parts:
@@ -595,6 +581,14 @@ def _over_people(
         _add_ranges(parts, new_part, step, int(whose.offsets[-1]), n_threads, partial(_add_people, x, y, whose))
     found: _Total = reduce(add, map(operator.methodcaller("taken"), parts))
     return found
+
+
+@suppress_float_warnings
+def _of_partition(
+    again: Callable[..., _Total], max_rows: int | None, n_threads: int, table: io.Table, groups: Any
+) -> _Total:
+    whose = None if max_rows is None else io.people(groups, max_rows)
+    return again(table, whose=whose, max_rows=max_rows, n_threads=n_threads)
 
 
 def _add_ranges(
