@@ -10,7 +10,7 @@ from reference.rows import ARRAYS
 
 from dpfast.io.people import people
 from dpfast.kernels import residual_step
-from dpfast.kernels.columns import CodeLayout, ColumnBlock
+from dpfast.kernels.columns import CodeLayout, ColumnBlock, FixedPoint
 from dpfast.kernels.row_maps import CodedMapKernel, RowMapKernel
 from dpfast.statistics.residuals import MOST_ROWS_OF_ONE, ResidualStep, ThreadSizes, ThreadSums, clip_of, coded_tables
 from dpfast.statistics.rows import RowMap, centred
@@ -273,6 +273,26 @@ def test_what_is_taken_is_of_the_rows_since_the_last_time():
     assert np.all(found[0][1] != found[1][1])
 
 
+@pytest.mark.parametrize("clip", [1e-6, 1.0, 1e90])
+def test_a_sum_in_one_go_is_that_of_its_parts(clip):
+    rng = np.random.default_rng(5)
+    step = step_of(rng, 5, 2, whitened=True, constant=False)
+    kernel, twin, limits = kernel_of(step), kernel_of(step), clip_of(clip, step.shape).limits
+    for n_rows, theta, beyond in ((40, step.theta, 0.0), (1, -step.theta, 0.25), (100, 0.0 * step.theta, 0.0)):
+        x, y = rows_of(rng, n_rows, 5, 2)
+        twin.again(theta.T, beyond, *limits)
+        assert twin.add(x, y, None, 0, n_rows) == residual_step.ADDED
+        products, _, n_beyond = twin.take()
+        exact = FixedPoint.from_integers(products, 0)
+        for shift in (None, 0, 3, 63, 64, 120):
+            status, high, low, found = kernel.sum_again(x, y, theta.T, beyond, *limits, shift)
+            assert (status, found) == (residual_step.ADDED, n_beyond)
+            assert FixedPoint(high, low, 0) == (exact if shift is None else exact.followed_by(n_beyond << shift))
+    assert (products < 0).any() or clip == 1e90
+    assert (products > 0).any() or clip == 1e90
+    assert (n_beyond == n_rows) == (clip == 1e-6)
+
+
 def test_a_kernel_begins_anew_only_once_its_totals_are_taken():
     rng = np.random.default_rng(3)
     step = step_of(rng, 5, 2, whitened=True, constant=False)
@@ -286,6 +306,27 @@ def test_a_kernel_begins_anew_only_once_its_totals_are_taken():
         kernel.again(step.theta, 0.0, *limits)
     with pytest.raises(ValueError, match="taken"):
         kernel_of(step, squares_limits=(2.0**22, 2.0**22, 1 << 40)).again(step.theta.T, 0.0, *limits)
+
+
+def test_a_sum_in_one_go_refuses_what_its_parts_refuse_and_gives_nothing_of_rows_that_are_not_finite():
+    rng = np.random.default_rng(6)
+    step = step_of(rng, 5, 2, whitened=True, constant=False)
+    (x, y), limits = rows_of(rng, 70, 5, 2), clip_of(1.0, step.shape).limits
+    for place, name in enumerate((residual_step.X_NOT_FINITE, residual_step.Y_NOT_FINITE)):
+        for wrong in (np.nan, np.inf, -np.inf):
+            rows = x.copy(), y.copy()
+            rows[place][69, 1] = wrong
+            kernel = kernel_of(step)
+            assert kernel.sum_again(*rows, step.theta.T, 0.0, *limits, 3) == (name, None, None, 0)
+            with pytest.raises(ValueError, match="taken"):
+                kernel.sum_again(x, y, step.theta.T, 0.0, *limits, 3)
+    for theta, table in ((step.theta, (x, y)), (step.theta.T, (x[:, 1:], y)), (step.theta.T, (x, y[:, 1:]))):
+        with pytest.raises(ValueError, match=r"as before|columns"):
+            kernel_of(step).sum_again(*table, theta, 0.0, *limits, None)
+    with pytest.raises(IndexError, match="as many"):
+        kernel_of(step).sum_again(x, y[1:], step.theta.T, 0.0, *limits, None)
+    with pytest.raises(ValueError, match="shift"):
+        kernel_of(step).sum_again(x, y, step.theta.T, 0.0, *limits, -1)
 
 
 def test_sums_of_the_largest_parts_are_exact_until_totals_are_full():

@@ -66,6 +66,17 @@ class ResidualSums(ResidualRows):
         row_limits: tuple[float, int],
         person_limits: tuple[float, int],
     ) -> None: ...
+    def sum_again(
+        self,
+        x: Rows,
+        y: Rows,
+        theta: NDArray[np.float64],
+        beyond: float,
+        units: tuple[float, float],
+        row_limits: tuple[float, int],
+        person_limits: tuple[float, int],
+        shift: int | None,
+    ) -> tuple[int, NDArray[np.int64], NDArray[np.uint64], int]: ...
     def keep(self, products: NDArray[np.float32], sizes: NDArray[np.float64], n_rows: NDArray[np.uint8]) -> None: ...
     def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]: ...
 

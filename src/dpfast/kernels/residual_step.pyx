@@ -445,6 +445,9 @@ cdef class ResidualSums(ResidualRows):
 
     def again(self, const double[:, :] theta, double beyond, units, row_limits, person_limits):
         """Sum products once more with other coefficients of the shape of those before, and other limits."""
+        self._begin_again(theta, beyond, units, row_limits, person_limits)
+
+    cdef _begin_again(self, const double[:, :] theta, double beyond, units, row_limits, person_limits):
         if self.rows_in_totals or self.sums_squares:
             raise ValueError("totals must have been taken, and be of products alone")
         if theta.shape[0] != self.theta.shape[0] or theta.shape[1] != self.theta.shape[1]:
@@ -452,6 +455,32 @@ cdef class ResidualSums(ResidualRows):
         self.theta[:, :] = theta
         self._take_theta(beyond)
         self._take_limits(units, row_limits, person_limits, 1)
+
+    def sum_again(self, x, y, const double[:, :] theta, double beyond, units, row_limits, person_limits, shift):
+        """Do what `again`, `add` of all rows, each a person, and `take` do: returns a status, limbs and people beyond.
+
+        The upper and the lower limbs of totals have their shape. With a shift (or None) they are in one row, and the number
+        of people beyond, times 2**shift, is their last entry.
+        """
+        cdef Py_ssize_t i, size = self.size, n_beyond
+        cdef int64_t[::1] upper
+        cdef uint64_t[::1] lower
+        cdef int64_t* totals = &self.totals[0, 0]
+        self._begin_again(theta, beyond, units, row_limits, person_limits)
+        status = self.add(x, y, None, 0, len(x))
+        if status != ADDED:
+            return status, None, None, 0
+        n_beyond = self.n_beyond
+        shape = self.shape if shift is None else size + 1
+        high, low = np.empty(shape, np.int64), np.empty(shape, np.uint64)
+        upper, lower = high.reshape(-1), low.reshape(-1)
+        if shift is not None:
+            high[size], low[size] = divmod(<object>n_beyond << shift, _WORD)
+        for i in range(size):
+            upper[i], lower[i] = totals[i] >> 63, <uint64_t>totals[i]
+            totals[i] = 0
+        self.rows_in_totals = self.n_beyond = 0
+        return ADDED, high, low, n_beyond
 
     def keep(self, float[:, ::1] products, double[:, ::1] sizes, uint8_t[::1] n_rows):
         """Share products of blocks of a table's rows with other passes, and threads, of the same maps and whitening.

@@ -185,12 +185,9 @@ def sum_length_octaves(people: People, octaves: LogarithmicBins, row_map: RowMap
 
 def sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:
     """Return the exact sum of parts and, as a last entry if requested, the number clipped, in a unit."""
-    summed = residual_sums(people.table, step, clip, kept=people.kept, **people.residual_options)
-    products = summed.products
-    if unit is None:
-        return products
-    shift = math.frexp(unit)[1] - 1 - products.exponent
-    return products.followed_by(summed.n_beyond << shift)
+    return residual_sums(
+        people.table, step, clip, kept=people.kept, unit_of_count=unit, **people.residual_options
+    ).products
 
 
 def sum_squares(people: People, step: ResidualStep, limit: float) -> FixedPoint:

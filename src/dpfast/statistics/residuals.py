@@ -268,7 +268,7 @@ def check_most_rows(max_rows: int | None) -> None:
 class ResidualSums(NamedTuple):
     """Exact sums over people: not private."""
 
-    #: Sum of people's p r' (k, l), each clipped.
+    #: Sum of people's p r' (k, l), each clipped; or in one row with, at its end, the number of people beyond the clip.
     products: FixedPoint
     #: Sum of people's squared residuals (l,), each person's vector of them clipped to `bound_squares`, if requested.
     squares: FixedPoint | None
@@ -297,33 +297,41 @@ def residual_sums(
     max_rows: int | None = None,
     n_threads: int | None = None,
     kept: list[ThreadSums] | None = None,
+    unit_of_count: float | None = None,
 ) -> ResidualSums:
     """Sum people's parts, each clipped to `clip` in Frobenius norm; `whose` has the rows' owners, if not one each.
 
     With `bound_squares` squared residuals are summed too, each person's vector of them clipped to it in the L2 norm.
+    With `unit_of_count` the number of people clipped is the last entry of the products, in this unit, a power of two.
     What reads rows for the first thread is `kept` for the next sum, unless this one fails.
     """
     held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         checked_bound(bound_squares, "bound_squares")
+    unit = None if unit_of_count is None else math.frexp(unit_of_count)[1] - 1
     parts: list[ThreadSums] = []
     products: KeptProducts | None = None
-    if kept and bound_squares is None and (part := kept.pop()).again(table, step, held):
+    if kept and bound_squares is None and (part := kept.pop()).goes_on(table, step, held):
         products = None if whose is not None else part.keep_for(table)
         if whose is None and part.whole is not None and part.whole[0] is table:
             _, x, y = part.whole
-            if (status := part.kernel.add(x, y, None, 0, len(x))) != residual_step.ADDED:
+            shift = None if unit is None else unit - held.exponent
+            status, high, low, n_beyond = part.kernel.sum_again(x, y, step.theta.T, step.beyond, *held.limits, shift)
+            if status != residual_step.ADDED:
                 _check_added([status])
-            found = part.taken()
             kept.append(part)
-            return found
+            return ResidualSums(FixedPoint(high, low, held.exponent), None, n_beyond)
+        part.kernel.again(step.theta.T, step.beyond, *held.limits)
         parts.append(part)
     again = partial(residual_sums, step=step, clip=held.bound, bound_squares=bound_squares)
     new_part = partial(ThreadSums, step, held, bound_squares, products=products)
     found = _over_people(table, step, whose, max_rows, parts, new_part, again, _add_sums, n_threads)
     if kept is not None and bound_squares is None:
         kept.extend(parts[:1])
-    return found
+    if unit is None:
+        return found
+    products = found.products  # of rows with codes on a finer grid
+    return found._replace(products=products.followed_by(found.n_beyond << unit - products.exponent))
 
 
 def residual_sizes(
@@ -449,14 +457,13 @@ class ThreadSums(ThreadRows):
             self.kernel.keep(*self._products[1:])
         return self._products
 
-    def again(self, table: io.Table, step: ResidualStep, held: Clip) -> bool:
-        """Begin anew with other coefficients and another clip; False if more than these differs."""
+    def goes_on(self, table: io.Table, step: ResidualStep, held: Clip) -> bool:
+        """Take other coefficients and another clip, for the kernel to begin anew; False if more than these differs."""
         if self._products is not None and self._products.table is not table:
             return False
         if step._maps is not self._step._maps or self._tables is not None or self._unit_of_squares is not None:
             return False
         self._step, self._held, self._sums = step, held, None
-        self.kernel.again(step.theta.T, step.beyond, *held.limits)
         return True
 
     def begin_coded(self, tables: StepTables) -> None:
