@@ -527,9 +527,9 @@ class Coordinates:
         """Return coefficients (d, l) and a constant after them, in units of rows and outcomes as they come."""
         features = len(self.whitening)
         summed = np.empty((features + 1, theta.shape[1]))
-        coef = self.whitening.T @ theta[:features]
+        coef = self.whitening.T.dot(theta[:features])  # `@` takes twice as long for few columns
         np.multiply(coef, outcomes / rows, out=summed[:-1])
-        moved = self.center @ coef
+        moved = self.center.dot(coef)
         np.multiply(theta[-1] - moved if self.constant else -moved, outcomes, out=summed[-1])
         return summed
 
@@ -638,7 +638,7 @@ def next_iterate(iterate: Iterate, rule: Steps, released: FloatArray, deviation:
     if averaged:
         weight = max(deviation, _TINY) ** -2.0
         thetas, sums = thetas + weight * theta, sums + weight * released
-    push = rule.size @ released
+    push = rule.size.dot(released)
     velocity = push if rule.momentum == 0.0 else rule.momentum * velocity + push
     # Of steps with momentum the mean velocity is as long as without.
     theta = theta + (velocity if rule.momentum == 0.0 else 2.0 * (1.0 - rule.momentum) * velocity)
