@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpfast import ObjectivePerturbationClassifier, PolicyEvaluation, SyntheticControl
-from dpfast.io import Columns, Number, RowOwners, open_panel
+from dpfast.io import Category, Columns, Number, RowOwners, open_panel
 from dpfast.statistics import StateEncoder, Trajectories, gram
 
 PANEL = pd.DataFrame({"who": ["a", "a", "b", "b", "c", "c"], "year": [1, 2] * 3, "sales": np.linspace(0.0, 1.0, 6)})
@@ -46,6 +46,18 @@ def classified(y=Y, **changes):
     return ObjectivePerturbationClassifier(1.0, 1e-6, **{"bound_x": 1.0, "classes": [0, 1]} | changes).fit(X, y)
 
 
+class Unlike:
+    """What neither has a hash nor says why without a word of itself."""
+
+    def __hash__(self):
+        raise RuntimeError("3 people have it")
+
+
+def encoded(entry, **options):
+    frame = pd.DataFrame({"k": pd.Series([*["a", "b"] * 2, entry, "a"], dtype=object)})
+    return gram(Columns([Category("k", ["a", "b"], **options)]).encode(frame), bound_x=2.0)
+
+
 def evaluated(states):
     steps = [[("u", 0.0)]] * 30
     return PolicyEvaluation(1.0, 1e-6, gamma=0.5).fit(Trajectories.from_episodes(steps, states=["u"])).predict(states)
@@ -68,6 +80,7 @@ USES |= {
     "groups": (lambda label: gram(X, Y, bound_x=1.0, bound_y=1.0, groups=label, max_rows=2), "groups"),
     "RowOwners": (lambda label: np.asarray(RowOwners(PANEL, label)), "name|column"),
     "Columns": (lambda label: Columns(label, {"sales": Number(0.0, 1.0)}).encode(PANEL), ""),
+    "a level": (encoded, "column 'k'"),
     "StateEncoder": (lambda label: StateEncoder(label), "states"),
     "states to predict": (evaluated, "states"),
 }
@@ -89,3 +102,8 @@ def test_what_is_no_label_is_answered(use):
             call(label)
         assert re.search(name, str(refused.value)), (kind, str(refused.value))
         assert not QUOTED_FROM_PYTHON.search(str(refused.value)), (kind, str(refused.value))
+
+
+@pytest.mark.parametrize("odd", [["a"], {"a": 1}, Unlike()], ids=["list", "dictionary", "errors of its own"])
+def test_an_entry_that_cannot_be_looked_up_is_no_level_and_moves_no_other(odd):
+    np.testing.assert_array_equal(encoded(odd, undeclared="zeros").xx, encoded("c", undeclared="zeros").xx)

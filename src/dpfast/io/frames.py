@@ -165,7 +165,11 @@ class FrameBatch:
 def _places(column: Any, levels: Sequence[str]) -> LevelCodes:
     # A dict takes a third of the time of an index of pandas.
     places = _Places({level: place for place, level in enumerate(levels)})
-    codes = np.fromiter(map(places.__getitem__, column.tolist()), np.int32, len(column))
+    entries = column.tolist()
+    try:
+        codes = np.fromiter(map(places.__getitem__, entries), np.int32, len(entries))
+    except Exception:  # an entry's own
+        codes = np.fromiter(map(places.of_any, entries), np.int32, len(entries))
     if len(codes) > 0 and codes.min() < 0:
         left = np.flatnonzero(codes < 0)
         codes[left[column.iloc[left].isna().to_numpy()]] = MISSING
@@ -177,6 +181,13 @@ class _Places(dict[object, int]):
 
     def __missing__(self, _: object) -> int:
         return UNDECLARED
+
+    def of_any(self, entry: object) -> int:
+        """Look up an entry that may not be hashable, or raise an error of its own: it is no level then."""
+        try:
+            return self[entry]
+        except Exception:
+            return UNDECLARED
 
 
 def arrow_places(column: Any, levels: Sequence[str]) -> LevelCodes:
