@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from catalogue import VARIED, of_people, of_rows, people
 
-from dpfast import MultiOutcomeRidge, noise
+from dpfast import MultiOutcomeRidge, SparseRegression, SyntheticControl, noise
 from dpfast.ledger import Release
 
 pytestmark = [
@@ -115,11 +115,13 @@ for adjacency in ("replace_one", "add_remove"):
         f"few people in a box, {adjacency}": of_rows(few(adjacency, bound_x=None, box_x=(-0.5, 0.7), bound_y=2.0)),
         f"few people with several rows, {adjacency}": of_people(few(adjacency)),
     }
-#: A minimiser has its noise in an objective, and some noise of policies is in proportion to what is private.
+#: Minimisers have their noise in an objective; some noise of policies is in proportion to what is private.
+SUMMED = {"gradient", "sufficient_statistics"}
 TESTED = {
     name: fit
     for name, fit in VARIED.items()
-    if getattr(fit.estimator, "method", "gradient") in ("gradient", "sufficient_statistics") and not fit.bare_minimiser
+    if not isinstance(fit.estimator, SyntheticControl | SparseRegression)
+    and getattr(fit.estimator, "method", "gradient") in SUMMED
 }
 TESTED |= FEW
 FAST = [*FEW, "ridge with an intercept, pure", "two classes by descent", "three classes by descent"]
@@ -131,6 +133,6 @@ FAST = [*FEW, "ridge with an intercept, pure", "two classes by descent", "three 
 def test_no_neighbour_moves_a_release_beyond_what_it_costs(name):
     moved = farthest(TESTED[name], 60)
     assert max(moved.values()) <= 1.0 + 1e-9, moved
-    assert max(moved.values()) > 0.9, moved
+    assert name not in FAST or max(moved.values()) > 0.9, moved
     if name.startswith("few people"):
         assert {"mean length of rows", "residuals, step 3"} <= {one.partition(": ")[2] for one in moved}
