@@ -185,9 +185,7 @@ def sum_length_octaves(people: People, octaves: LogarithmicBins, row_map: RowMap
 
 def sum_residuals(people: People, step: ResidualStep, clip: float, unit: float | None = None) -> FixedPoint:
     """Return the exact sum of parts and, as a last entry if requested, the number clipped, in a unit."""
-    return residual_sums(
-        people.table, step, clip, kept=people.kept, unit_of_count=unit, **people.residual_options
-    ).products
+    return residual_sums(people.table, step, clip, kept=people.kept, unit=unit, **people.residual_options).products
 
 
 def sum_squares(people: People, step: ResidualStep, limit: float) -> FixedPoint:

@@ -297,28 +297,27 @@ def residual_sums(
     max_rows: int | None = None,
     n_threads: int | None = None,
     kept: list[ThreadSums] | None = None,
-    unit_of_count: float | None = None,
+    unit: float | None = None,
 ) -> ResidualSums:
     """Sum people's parts, each clipped to `clip` in Frobenius norm; `whose` has the rows' owners, if not one each.
 
     With `bound_squares` squared residuals are summed too, each person's vector of them clipped to it in the L2 norm.
-    With `unit_of_count` the number of people clipped is the last entry of the products, in this unit, a power of two.
+    With `unit` the number of people clipped is the last entry of the products, in this unit, a power of two.
     What reads rows for the first thread is `kept` for the next sum, unless this one fails.
     """
     held = clip_of(float(clip), step.shape, max_rows)
     if bound_squares is not None:
         checked_bound(bound_squares, "bound_squares")
-    unit = None if unit_of_count is None else math.frexp(unit_of_count)[1] - 1
+    of_count = None if unit is None else math.frexp(unit)[1] - 1  # an exponent
     parts: list[ThreadSums] = []
     products: KeptProducts | None = None
     if kept and bound_squares is None and (part := kept.pop()).goes_on(table, step, held):
         products = None if whose is not None else part.keep_for(table)
         if whose is None and part.whole is not None and part.whole[0] is table:
             _, x, y = part.whole
-            shift = None if unit is None else unit - held.exponent
+            shift = None if of_count is None else of_count - held.exponent
             status, high, low, n_beyond = part.kernel.sum_again(x, y, step.theta.T, step.beyond, *held.limits, shift)
-            if status != residual_step.ADDED:
-                _check_added([status])
+            _check_added([status])
             kept.append(part)
             return ResidualSums(FixedPoint(high, low, held.exponent), None, n_beyond)
         part.kernel.again(step.theta.T, step.beyond, *held.limits)
@@ -328,10 +327,10 @@ def residual_sums(
     found = _over_people(table, step, whose, max_rows, parts, new_part, again, _add_sums, n_threads)
     if kept is not None and bound_squares is None:
         kept.extend(parts[:1])
-    if unit is None:
-        return found
-    products = found.products  # of rows with codes on a finer grid
-    return found._replace(products=products.followed_by(found.n_beyond << unit - products.exponent))
+    if of_count is not None:  # products of rows with codes are on a finer grid
+        counted = found.n_beyond << of_count - found.products.exponent
+        found = found._replace(products=found.products.followed_by(counted))
+    return found
 
 
 def residual_sizes(
