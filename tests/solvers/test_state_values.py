@@ -202,6 +202,18 @@ def test_fitted_values_that_may_all_be_alike_are_drawn_nearly_all_the_way():
     assert np.sqrt(np.mean(np.square(off))) < 0.34 * 10.0 / 200.0
 
 
+def test_where_noise_makes_counts_certain_the_return_of_all_visits_counts_too():
+    """Thirty states alike, with counts of 1.3 deviations of noise: the mean of quotients alone is off by .2, about."""
+    rng, off, above = np.random.default_rng(10), [], []
+    for _ in range(60):
+        sums = stage(np.full(30, 4.0), np.full(30, -0.95), deviation=3.0, within=0.01, rng=rng)
+        found = fitted_values(sums, WHOLE, WHOLE, NOTHING, Lost())
+        off.append(found.pooled + 0.95)
+        above.append(found.above)
+    assert np.sqrt(np.mean(np.square(off))) < 0.27
+    assert np.sqrt(np.mean(np.square(above))) < 0.045
+
+
 @pytest.mark.parametrize("within", [0.0, 0.04])
 @pytest.mark.parametrize("deviation", [1.0, 10.0, 60.0])
 @pytest.mark.parametrize("between", [0.0, 0.02, 0.2])

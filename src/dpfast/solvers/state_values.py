@@ -40,8 +40,9 @@ _APART = 3.0
 _STEPS, _PRECISION = 40, 1e-6
 # t^2 is at least this part of that of values spread evenly over the range: a state visited often keeps its own value.
 _LEAST_SPREAD = 1e-9
-# Counts are certain beyond this many standard deviations of their noise.
-_CERTAIN = 2.0
+# Counts are certain beyond this many standard deviations of their noise. What that choice adds to the standard error of
+# t^2, over the cube of a count's relative variance, and what noise in counts takes from quotients, over that variance.
+_CERTAIN, _CHOSEN, _DILUTED = 2.0, 32.0, 2.0
 # Standard errors by which t^2, and the like of tails, is read up for deviations.
 _UP, _FAR = 0.8, 1.0
 # Least variance of returns within a state, over their mean square.
@@ -223,6 +224,10 @@ def fitted_values(
     of a value and the bias of clipping. People who lose weight are taken to have returns a standard deviation apart;
     lost returns count as if they were any one state's.
 
+    Of rarely visited states those seem certain to whose counts noise adds. Their quotients are too near 0, and seem
+    apart from the pooled return. The mean of quotients, and t^2, are relied on that much less. Where returns are far
+    from 0, the return of all visits counts more.
+
     Errors of last states are in the values that led to them (`_Tails.with_tails`). A count of a few standard deviations
     of its noise may be hardly any visits. Its state's limits are at least those of a quotient of two noisy numbers.
 
@@ -271,10 +276,14 @@ def fitted_values(
         if any_sure:
             c, u = sure_counts, variances[sure]
             spread, error = _spread((returns - pooled.value * sums.counts)[sure], c, u, last, even)
+            relative = noise / c**2
+            error += _CHOSEN * pooled.value**2 * float(np.mean(relative**3))
             found = min(spread + _UP * error, even)
             if spread > 0.0:
                 weights = c**2 / (u + c**2 * spread)
-                mean = Estimate(float(weights @ (returns[sure] / c) / weights.sum()), 1.0 / float(weights.sum()))
+                weight = float(weights.sum())
+                diluted = _DILUTED * fallback.value * float(weights @ relative) / weight
+                mean = Estimate(float(weights @ (returns[sure] / c)) / weight, 1.0 / weight + diluted**2)
                 pooled = mean.merged(Estimate(fallback.value, fallback.variance + spread)).within(limits)
         relied = _relied(spread, error)
         kept = counts * relied / (squared_counts * relied + variances)
