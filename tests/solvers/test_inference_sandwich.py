@@ -45,6 +45,22 @@ def test_a_direction_that_does_not_stand_out_is_not_known():
         assert np.all(np.isfinite(found.covariance))
 
 
+def test_a_direction_that_stands_out_a_little_is_not_known():
+    """Noise would multiply a step along it by 8.5 over the curvature, a quarter at most."""
+    for curvature, is_known in ((30.0, False), (40.0, True)):
+        sums = Sums(np.diag([400.0, 300.0, curvature]), J, np.ones(3), 6.0, 25.0)
+        assert errors(THETA, sums).known.tolist() == [True, True, is_known]
+
+
+def test_noise_in_curvatures_counts_even_if_the_last_step_seems_short():
+    """By the errors of the coefficients themselves, which the step shares."""
+    inverse, h = np.linalg.inv(H), 12.0
+    plain = inverse @ (J + 625.0 * np.eye(3)) @ inverse
+    added = inverse @ (h**2 * (np.trace(plain) * np.eye(3) + plain)) @ inverse
+    found = errors(THETA, Sums(H, J, np.zeros(3), h, 25.0))
+    np.testing.assert_allclose(found.covariance, plain + added, rtol=1e-9)
+
+
 def test_without_noise_a_step_is_newtons():
     sums = Sums(H, J, H @ [0.1, 0.2, 0.3], 0.0, 0.0)
     np.testing.assert_allclose(newton_step(THETA, sums), THETA + np.array([0.1, 0.2, 0.3]))

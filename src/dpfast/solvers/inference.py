@@ -35,10 +35,12 @@ derivatives of the loss times x x', J that of squared first derivatives. One New
 along the sum of scores g, reaches the minimiser up to terms of second order. So noise in the sum, of covariance s^2 I,
 adds H^-1 s^2 H^-1. The step removes earlier errors of the coefficients: from noise, a ridge or clipped slopes.
 
-Noise E in H, of deviation h off its diagonal, multiplies the step d: E d has the covariance h^2 (||d||^2 I + d d'). It
-makes the inverse larger on average, so standard errors are overestimated. Directions of H below its noise are not
-identified. The mean squared error there may be as large as that of the coefficients themselves. A coefficient with more
-than a small part in them is not identified either.
+Noise E in H, of deviation h off its diagonal, multiplies the step d: E d has the covariance h^2 (||d||^2 I + d d'). The
+step that should be taken is known up to the covariance V of the coefficients, which adds h^2 (tr(V) I + V). Noise makes
+the inverse larger on average, so standard errors are overestimated. Directions of H below its noise are not identified.
+The mean squared error there may be as large as that of the coefficients themselves. A coefficient with more than a
+small part in them is not identified either. Nor is one that E multiplies by more than `_BLURRED`: H may look so much
+larger along it than it is.
 
 *Counts.* A shift of all predictions by t multiplies rates, and so curvatures, by exp(t). The score at the shifted
 coefficients then follows from the same sums: with the constant feature k it is g - (exp(t) - 1) H_k/k, H_k the
@@ -528,6 +530,8 @@ class NoisyRatio(NamedTuple):
 _ABOVE_NOISE = 2.25
 # A coefficient is identified if its unit vector has no more than this, squared, in unidentified directions.
 _UNSEEN = 0.05
+# It is not, either, if noise in curvatures multiplies a step along it by more than this.
+_BLURRED = 0.25
 # Change of predictions of counts in a step, at most, for the longest row, and by a shift of all of them.
 _FAR, _FARTHEST_SHIFT = 2.0, 3.0
 # The same in the last step, as a mean square over rates, at most: half of it is of second order.
@@ -601,10 +605,14 @@ def errors(theta: FloatArray, sums: Sums) -> Errors:
     spread, rotated = eigh(sums.squares)
     meat = (rotated * np.maximum(spread, 0.0)) @ rotated.T + sums.noise_of_score**2 * np.eye(len(theta))
     meat += sums.noise_of_curvature**2 * (float(blurred @ blurred) * np.eye(len(theta)) + np.outer(blurred, blurred))
+    # The step is known no better than the coefficients are.
+    first = inverse @ meat @ inverse
+    meat += sums.noise_of_curvature**2 * (float(np.trace(first)) * np.eye(len(theta)) + first)
     hidden = vectors[:, ~seen] @ vectors[:, ~seen].T
     last = np.array([sums.curvature[-1, -1], math.sqrt(2.0) * sums.noise_of_curvature])
     covariance = inverse @ meat @ inverse + float(np.mean(found**2)) * hidden
-    known = (np.diag(hidden) <= _UNSEEN) & is_close
+    blur = math.sqrt(2.0) * sums.noise_of_curvature * np.linalg.norm(inverse, axis=1)
+    known = (np.diag(hidden) <= _UNSEEN) & (blur <= _BLURRED) & is_close
     return Errors(found, 0.5 * (covariance + covariance.T), known, last)
 
 
