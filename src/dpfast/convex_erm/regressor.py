@@ -35,7 +35,7 @@ from dpfast.estimator.bounded import Measured, columns_of, open_with_outcome, ou
 from dpfast.estimator.plan import Plan
 from dpfast.io.blocks import is_read_once
 from dpfast.privacy import Privacy, Unit
-from dpfast.releases.objective_bounds import ObjectivePerturbation
+from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.releases.people import People
 from dpfast.releases.score_regression import ScoreLoss, ScoreRegression
 from dpfast.releases.size_counts import FEW, OF_COUNTS, Lowered, NoisySizes
@@ -50,6 +50,9 @@ from dpfast.solvers import (
     SquaredLoss,
 )
 from dpfast.statistics.rows import RowMap
+
+# Predictions, in bounds on outcomes, that convexity is weighed by: few people's noise is worse than shorter parameters.
+_PREDICTION = 2.0
 
 
 @explains_parameters
@@ -403,6 +406,11 @@ class ObjectivePerturbationRegressor(RegressorMixin, PerturbedObjective):
             return Fitted(attributes_of(found) | {"method_": "gradient"}, error_of(found))
         solved = super()._solve_fit(mechanism, found)
         return Fitted(solved.attributes | {"method_": "objective"}, solved.error)
+
+    def _perturbation(self, share: Privacy, bounds: ObjectiveBounds) -> ObjectivePerturbation:
+        # A private number of rows is taken for the fewest: longer parameters keep the convexity small beside many.
+        cost = None if bounds.n_rows is None else bounds.typical_excess(0.0, _PREDICTION)
+        return ObjectivePerturbation.calibrate(share, bounds, self.ridge, calibration=self.calibration, cost=cost)
 
     def _expected_score(self, mechanism: ObjectivePerturbation, n: int, score: float, spread: float) -> float:
         return expected_r2(mechanism, n, score, spread)

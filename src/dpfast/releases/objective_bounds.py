@@ -231,16 +231,17 @@ class ObjectiveBounds:
         radius = prediction * unit / self.row_bound
         return radius if self.constraint is None else min(radius, self.constraint.norm_bound(self.n_features))
 
-    def typical_excess(self, convexity: float) -> TypicalExcess:
+    def typical_excess(self, convexity: float, prediction: float = _SHRUNK_PREDICTION) -> TypicalExcess:
         """Bound the expected excess of the objective, by deviation and m, for usual parameters and curvature.
 
-        Let the summed loss and the penalty have the strong convexity eta (at least `convexity`). Noise b with
-        coordinates of a `deviation` and (m/2) ||theta||^2 (m is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2
-        (2m + eta)). This is Kifer, Smith and Thakurta's Theorem 5, with the constants of dpfast.papers.convex_erm.
+        Parameters predict at most `prediction`, in bounds on outcomes. Let the summed loss and the penalty have the
+        strong convexity eta (at least `convexity`). Noise b with coordinates of a `deviation` and (m/2) ||theta||^2 (m
+        is `added`) cost at most (E||b||^2 + m^2 ||theta||^2)/(2 (2m + eta)). This is Kifer, Smith and Thakurta's
+        Theorem 5, with the constants of dpfast.papers.convex_erm.
         """
         rows = 0 if self.n_rows is None else self.n_rows
         eta = convexity + _TYPICAL_CURVATURE * rows * self.curvature / self.n_features
-        return TypicalExcess(self.n_features, self.radius(_SHRUNK_PREDICTION), eta)
+        return TypicalExcess(self.n_features, self.radius(prediction), eta)
 
     def reach(self, convexity: float, deviation: float) -> float:
         """Bound the norm of the minimiser without a constraint, for all but absurdly long noise.
