@@ -201,8 +201,8 @@ def test_a_generous_bound_on_counts_costs_little(adjacency):
 
 
 @pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
-def test_counts_are_predicted_better_by_descent_than_by_noise_in_the_objective():
-    """With a generous bound, of deviance: a fifth of the loss with these seeds."""
+def test_counts_are_predicted_far_better_than_by_a_constant_by_both_methods():
+    """With a generous bound, of deviance."""
     X, _ = table(3_000)
     rates = np.exp(X @ [1.0, 0.0, -0.5])
     y = np.random.default_rng(1).poisson(rates).astype(float)
@@ -213,7 +213,9 @@ def test_counts_are_predicted_better_by_descent_than_by_noise_in_the_objective()
         models = [regressor(1.0, method=method, random_state=seed, **options).fit(X, y) for seed in range(10)]
         return np.mean([mean_poisson_deviance(y, model.predict(X)) for model in models]) - best
 
-    assert lost("gradient") < 0.4 * lost("objective") < 0.2 * (constant - best)
+    assert lost("gradient") < 0.1 * (constant - best)
+    # 0.28 with the convexity for parameters five times as long.
+    assert lost("objective") < 0.1 * (constant - best)
 
 
 @pytest.mark.filterwarnings("ignore::dpfast.UtilityWarning")
