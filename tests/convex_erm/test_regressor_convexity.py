@@ -31,7 +31,7 @@ def test_few_people_have_shorter_parameters_rather_than_more_noise():
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
-def test_convexity_is_weighed_by_shorter_parameters_where_the_number_of_people_is_public(adjacency):
+def test_convexity_is_chosen_for_shorter_parameters_where_the_number_of_people_is_public(adjacency):
     n_rows = 400
     model, _ = _model(n_rows, loss=SmoothedHuber(1.0), adjacency=adjacency)
     row_map, longest = model._bounded_rows(6)

@@ -51,7 +51,7 @@ from dpfast.solvers import (
 )
 from dpfast.statistics.rows import RowMap
 
-# Predictions, in bounds on outcomes, that convexity is weighed by: few people's noise is worse than shorter parameters.
+# Predictions, in bounds on outcomes, that convexity is chosen for: few people's noise is worse than shorter parameters.
 _PREDICTION = 2.0
 
 
