@@ -262,6 +262,34 @@ def test_a_direction_that_noise_hides_is_said_to_be_unknown():
     assert np.all(said > 0.8 * made)
 
 
+@pytest.mark.parametrize(("deviations", "wider"), [(1.5, 14.0), (4.0, 1.15), (20.0, 1.0)])
+def test_limits_say_little_of_a_direction_in_which_xx_may_be_noise(deviations, wider):
+    """Noise alone shows an eigenvalue of 1.5 deviations now and then: limits for it as it seems were false."""
+    noise = 10.0
+    values = np.array([deviations * math.sqrt(2.0) * noise, 1e4, 1e4, 1e4])
+    coordinates = Coordinates(np.eye(4), np.zeros(4), False, np.diag(values), noise)
+    rule, iterate = Steps(3, np.eye(4) / 1e4, 0.0), Iterate.start(np.zeros((4, 1)))
+    for number in range(3):
+        iterate = descent.next_iterate(iterate, rule, np.zeros((4, 1)), 1.0, averaged=number >= rule.first_averaged)
+    said = np.diag(descent.pooled_estimate(iterate, rule, coordinates).unshrunk.covariance)
+    steps = 3 - rule.first_averaged
+    assert math.sqrt(said[0] * steps) * values[0] > wider
+    np.testing.assert_allclose(said[1:] * steps, 1e-8, rtol=0.01)
+
+
+def test_whitening_makes_the_noise_of_the_first_release_uneven():
+    rng, whitening, h = np.random.default_rng(3), np.diag([1.0, 1.0, 4.0]), 2.0
+    noise = h * np.sum(whitening**2) / 3.0
+    first = Coordinates(whitening, np.zeros(3), False, np.eye(3), noise)
+    made = np.std([np.diag(whitening @ symmetric(rng, 3, h) @ whitening) for _ in range(2_000)], axis=0)
+    assert first.noise_along(np.eye(3))[2] == pytest.approx(made[2], rel=0.1)
+    even = MomentNoise(noise / math.sqrt(2.0), noise / 2.0, 0.0)
+    pooled = first.with_moments(np.eye(3), even, None, 100.0)
+    # A fifth of the pooled sum is of the first release.
+    expected = math.hypot(made[2] / 5.0, 0.8 * math.sqrt(2.0) * noise / 2.0)
+    assert pooled.noise_along(np.eye(3))[2] == pytest.approx(expected, rel=0.1)
+
+
 @pytest.mark.parametrize("n_steps", [1, 7, 40])
 def test_plain_descent_says_how_far_noise_alone_takes_it(n_steps):
     coordinates = Coordinates.plain(np.zeros(5), 2.0, 1_000, constant=False)

@@ -53,9 +53,6 @@ _OWN = 0.75
 _RARE, _FARTHEST, _PAYS = 0.9, 6.0, 0.25
 #: Noise in squares of residuals, as a part of them, from which on counts tell more; and what it is taken to be then.
 _DROWNED, _COARSE = 0.5, 0.7
-#: How much columns vary, at most, over the mean of all, by squares, where limits count noise in X'X several times. With
-#: weights they do not: it was not judged there.
-_LITTLE = 0.2
 #: Bins of counts beyond the last above the noise, and how far that is, in its deviations.
 _BINS_BEYOND, _SEEN = 2, 4.0
 #: Largest ratio of predictions to outcomes in the computation of residuals.
@@ -560,7 +557,6 @@ class Fit:
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, expected_error)
         # Few people may have residuals of a variance of their own.
         extra_variance = np.sqrt(1.0 + level.extra_variance * self._rareness(coordinates)[1])
-        squares = np.diag(xx)
         assert found.unshrunk is not None
         states = InferenceState(
             np.eye(features),
@@ -575,10 +571,11 @@ class Fit:
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
             hidden=coordinates.hidden if row_map.scale is None else None,
-            low_variance=None if mechanism.has_constant else squares < _LITTLE * np.mean(squares),
             **self._inference_of_intercept(level, center, solved, found, coordinates),
             **own.of_inference(row_map.scale, features),
         )
+        # Not with weights: it was not judged there.
+        states = states if mechanism.has_constant else states.with_sizes(np.diag(xx))
         return Regression(solution, (states,), variance, n_steps, expected_error)
 
     def _about_means(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray, FloatArray, float]:

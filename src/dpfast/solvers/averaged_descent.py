@@ -236,6 +236,8 @@ _TURNS = 0.8
 _EIGENVALUE_FLOOR = 0.25
 # The same for limits, where a hidden direction is to say next to nothing.
 _FLOOR_OF_LIMITS = 0.075
+# Deviations of the noise that an eigenvalue for limits may be off by.
+_MAY_BE_NOISE = 2.25
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
 #: Most steps where every one of them reads a file, or asks an engine.
@@ -423,6 +425,8 @@ class Coordinates:
     noise: float
     #: Effect on predictions of noise equal in all coordinates.
     cost: float = math.inf
+    #: Part of X'X, by precision, whose noise was whitened with it.
+    whitened_part: float = 1.0
 
     @classmethod
     def plain(cls, center: FloatArray, length: float, people: float, *, constant: bool) -> Coordinates:
@@ -484,6 +488,14 @@ class Coordinates:
         squares = np.sum((self.unwhitening @ xx) * self.unwhitening, axis=1)
         return hidden_columns(squares, math.sqrt(2.0) * self.noise * np.sum(self.unwhitening**2, axis=1))
 
+    def noise_along(self, vectors: FloatArray) -> FloatArray:
+        """Return the noise in squares of rows along unit vectors: more where whitening made rows, and it, larger."""
+        features = len(self.whitening)
+        squares = np.sum((self.whitening.T @ vectors[:features]) ** 2, axis=0)
+        relative = features * squares / np.sum(self.whitening**2)
+        evenness = 1.0 + self.whitened_part * (np.maximum(relative, 1.0) ** 2 - 1.0)
+        return np.asarray(math.sqrt(2.0) * self.noise * np.sqrt(evenness))
+
     def typical_length(self) -> float:
         """Return a length beyond which few rows are, were they normal."""
         return _TYPICAL_LENGTH * math.sqrt(len(self.whitening))
@@ -495,7 +507,8 @@ class Coordinates:
         pooled = (self.xx[:features, :features] * other + xx * own) / (own + other)
         if x is not None:
             pooled = np.block([[pooled, x[:, None]], [x[None, :], np.full((1, 1), people)]])
-        return replace(self, xx=symmetric(pooled), noise=math.sqrt(own * other / (own + other)))
+        noise_in_entry, first = math.sqrt(own * other / (own + other)), other / (own + other)
+        return replace(self, xx=symmetric(pooled), noise=noise_in_entry, whitened_part=first)
 
     def of_unclipped(self, clipped: float, outcomes: int) -> Coordinates:
         """Return X'X of the unclipped people, as the change of the sums with the coefficients shows it.
@@ -705,9 +718,14 @@ def pooled_estimate(iterate: Iterate, rule: Steps, coordinates: Coordinates) -> 
     variances, of_xx = _along_eigenvectors(iterate, rule, size, last, at_least, coordinates)
     # Noise in X'X spreads its spectrum.
     denoised = np.maximum(denoised_eigenvalues(values, coordinates.noise), _FLOOR_OF_LIMITS * edge)
-    inverse = (vectors / denoised) @ vectors.T
+    # Fieller's limits are wider by this factor than those for the eigenvalue as it seems, and infinite if it is noise.
+    off = _MAY_BE_NOISE * coordinates.noise_along(vectors)
+    certain = np.sqrt(np.maximum(denoised**2 - off**2, (_FLOOR_OF_LIMITS * edge) ** 2))
     unshrunk = UnshrunkEstimate(
-        theta + inverse @ sums, inverse @ inverse / precision, theta, coordinates.noise**2 * precision
+        theta + (vectors / denoised) @ (vectors.T @ sums),
+        (vectors / certain**2) @ vectors.T / precision,
+        theta,
+        coordinates.noise**2 * precision,
     )
     return DescentResult(
         theta + (vectors * last) @ (vectors.T @ sums),

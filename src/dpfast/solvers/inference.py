@@ -17,9 +17,10 @@ corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise.
 X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_. Descent released X'(Y - X theta_0) instead, at
 theta_0 near theta: there the error is proportional to ||theta - theta_0||.
 
-That takes the distance as it seems. If noise exceeds what a column varies by, the released X'X can be several times too
-large along it, and its coefficient seems as much too small. So for columns that vary far less than the others this
-noise counts `_NOISE_OF_LOW_VARIANCE` times, as for twice the distance.
+That takes the distance as it seems. If noise exceeds what rows vary by in a direction, the released X'X can be several
+times too large along it, and the distance seems as much too small. So descent says nothing of directions in which X'X
+may be noise, and less of those near: `averaged_descent._MAY_BE_NOISE`. There limits are the prior's. Its tau is for
+columns that vary as much as others. Coefficients of those that vary less may be as much larger: `with_sizes`.
 
 Beside a known size of rows limits hold more than coefficients that are alike. Of d coefficients of mean square tau^2,
 (I - K) theta is what shrinkage takes away. It is up to sqrt(d) tau times the length of a row of I - K, whatever theta
@@ -101,8 +102,8 @@ _BISECTIONS = 40
 # Noise in X'X counts by the squared norm of the coefficients, which noise hides in turn: so often one is found from the
 # other.
 _ENERGY_STEPS = 8
-# How many times noise in X'X counts for a column that varies far less than the others.
-_NOISE_OF_LOW_VARIANCE = 4.0
+# Least mean square of a column, over that of all, that is distinguished.
+_LEAST_SIZE = 1e-3
 # Largest part of a coefficient, by squares, that shrinkage may take away.
 _UNRESOLVED = 0.5
 # The probability below the upper 95% limit, and a relative error of variances far below those that matter.
@@ -143,7 +144,6 @@ class InferenceState:
     lengths: FloatArray | None = None
     start: FloatArray | None = None
     hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
-    low_variance: NDArray[np.bool_] | None = None  # (d,), features that vary far less than the others
 
     @property
     def signal_to_noise(self) -> float:
@@ -151,6 +151,27 @@ class InferenceState:
         groups = np.split(self.xy, len(self.covariance), axis=1)
         squares = (np.sum(xy * (linalg.pinvh(own) @ xy)) for xy, own in zip(groups, self.covariance, strict=True))
         return float(sum(squares)) / self.xy.size
+
+    def with_sizes(self, squares: FloatArray) -> InferenceState:
+        """Return it in units in which columns of less than the mean of these squares may explain as much as that.
+
+        For normal equations whose X'X was replaced by the identity.
+        """
+        allowed = 1.0 / np.clip(squares / np.mean(squares), _LEAST_SIZE, 1.0)
+        unit = np.sqrt(allowed)
+        products = np.outer(unit, unit)
+        return replace(
+            self,
+            xy=self.xy / unit[:, None],
+            inverse=self.inverse / products,
+            covariance=self.covariance / products,
+            bias=None if self.bias is None else self.bias / products,
+            lengths=None if self.lengths is None else self.lengths * unit,
+            start=None if self.start is None else self.start / unit[:, None],
+            units=(1.0 if self.units is None else self.units) / unit,
+            constant=None if self.constant is None else self.constant * unit,
+            least_signal=self.least_signal * float(np.sum(squares) / (squares @ allowed)),
+        )
 
     def widened(self, residual_variance: FloatArray) -> FloatArray:
         """Return a released residual variance, increased by so much that limits allow for the noise in it.
@@ -199,13 +220,8 @@ class InferenceState:
                 sampled = float(variance) / self.n_rows if of_population else 0.0
                 constant = _Constant(self.constant, float(mean), float(noise), sampled)
             rest = sampling, constant, bias
-            found = each.law(column, float(variance), distance, *rest, of_population=of_population).summary(level)
-            if self.low_variance is not None and np.any(self.low_variance):
-                distance = distance._replace(spread=_NOISE_OF_LOW_VARIANCE * distance.spread)
-                wide = each.law(column, float(variance), distance, *rest, of_population=of_population).summary(level)
-                is_low = np.append(self.low_variance, np.zeros(size - features, np.bool_))
-                found = Posterior(*(np.where(is_low, *parts) for parts in zip(wide, found, strict=True)))
-            laws.append(found)
+            law = each.law(column, float(variance), distance, *rest, of_population=of_population)
+            laws.append(law.summary(level))
         posterior = Posterior(*(np.array(part) for part in zip(*laws, strict=True)))
         units = np.ones(features) if self.units is None else np.asarray(self.units, np.float64)
         if self.constant is not None:
