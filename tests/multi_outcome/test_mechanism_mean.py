@@ -49,6 +49,33 @@ def test_only_few_people_get_the_mean_and_the_number_and_the_calibration_decide(
     assert _fit(100.0 * X, -Y).releases_[0].name == names[0]
 
 
+@pytest.mark.parametrize(("n", "last"), [(60, "mean of outcomes"), (5_000, "moments of features and outcomes")])
+def test_a_private_number_is_released_before_it_decides_and_all_shares_add_up(n, last):
+    X, Y = _table(n)
+    model = _fit(X, Y + 1.0, adjacency="add_remove")
+    names = [one.name.rpartition(": ")[2] for one in model.releases_]
+    again = ["number of people, once more"] if n == 60 else []
+    assert names == ["number of people", *again, last]
+    assert sum(one.privacy.epsilon for one in model.releases_) == pytest.approx(1.0, rel=1e-12)
+    assert sum(one.privacy.epsilon for one in model.releases_) <= 1.0
+    # One person more moves the number by 1: Laplace noise hides it with its part of epsilon.
+    for one in model.releases_[:-1]:
+        (deviation,) = one.scales.values()
+        assert deviation == pytest.approx(np.sqrt(2.0) / one.privacy.epsilon, rel=1e-9)
+    other = _fit(np.vstack([X, X[:1]]), np.vstack([Y, Y[:1]]) + 1.0, adjacency="add_remove")
+    moved = [b.values["sum"] - a.values["sum"] for a, b in zip(model.releases_[:-1], other.releases_[:-1], strict=True)]
+    np.testing.assert_allclose(moved, 1.0, atol=1e-6)
+
+
+def test_a_few_private_people_lose_no_more_than_a_constant_does():
+    rng, errors = np.random.default_rng(0), []
+    for seed in range(8):
+        X, y = rng.uniform(-3.0, 3.0, (300, 6)), rng.gamma(0.8, 1.0, 300)
+        model = _fit(X, y, bound_y=15.0, adjacency="add_remove", random_state=seed)
+        errors.append(np.mean((y - model.predict(X)) ** 2) / np.var(y))
+    assert np.mean(errors) < 1.1
+
+
 def test_the_whole_budget_is_spent_on_the_mean_which_all_predictions_are():
     X, Y = _table(60)
     model = _fit(X, Y + 1.0)

@@ -40,7 +40,7 @@ MAX_ROWS, BOUND_Y, OUTCOMES = 3, 3.0, 2
 PATHS = {
     "X'X is resolved": RESOLVED,
     "X'X is not": Size(600, 60, "residuals, step 1"),
-    "people are few": Size(240, 3, "mean size of residuals"),
+    "people are few": Size(240, 3, "mean length of rows"),
     "people are fewest": Size(40, 3, "mean of outcomes"),
 }
 
@@ -362,12 +362,16 @@ def test_noise_in_moments_counts_by_the_distance_from_where_steps_were_taken():
     assert np.all(laws[0].deviation < 0.9 * laws[1].deviation)
 
 
-def test_few_people_get_a_mean_with_all_that_there_is():
+def test_fewest_people_get_a_mean_in_two_parts_with_all_that_there_is():
     one = MultiOutcomeRidge(1.0, 1e-5, bound_x=2.0, bound_y=BOUND_Y, fit_intercept=True, random_state=0)
     few = one.fit(*table(PATHS["people are fewest"]))
     assert few.n_steps_ == 0
-    assert [one.name.partition(": ")[2] for one in few.releases_] == ["mean of outcomes"]
+    names = ["mean of outcomes", "mean size of residuals", "last residuals"]
+    assert [one.name.partition(": ")[2] for one in few.releases_] == names
     assert compose_mu([one.mu for one in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
+    pure = MultiOutcomeRidge(1.0, 0.0, bound_x=2.0, bound_y=BOUND_Y, refine=2, random_state=0)
+    names = [one.name.partition(": ")[2] for one in pure.fit(*table(Size(30, 3, ""))).releases_]
+    assert names == ["mean of outcomes"]
     many = one.fit(*table())
     assert many.n_steps_ > 0
 
@@ -382,6 +386,7 @@ def test_a_few_more_get_steps_and_no_moments(refine, steps):
         "mean length of rows",
         "mean size of residuals",
         *(f"residuals, step {1 + number}" for number in range(steps)),
+        "last residuals",
     ]
     assert compose_mu([one.mu for one in few.releases_]) == pytest.approx(gaussian_mu(1.0, 1e-5))
     # What is known of the noise is not enough for limits.
@@ -427,6 +432,34 @@ def test_few_people_get_a_rate_where_the_released_mean_tells_it_from_the_middle(
 def test_few_people_are_warned_of_skewed_outcomes_and_not_of_even_ones():
     assert fits_of_few("claims")[1] >= 14
     assert fits_of_few("normal")[1] == fits_of_few("heavy")[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "most"),
+    [(lambda rng: rng.gamma(0.8, 1.0, (300, 1)), 1.3), (lambda rng: 8.0 + rng.normal(size=(300, 1)), 2.0)],
+)
+def test_a_bound_far_above_outcomes_or_outcomes_far_from_zero_leave_fewest_people_their_mean(outcome, most):
+    """The noise of a mean of outcomes clipped to their bound alone is larger than they are."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for seed in range(6):
+        y = outcome(rng)
+        one = MultiOutcomeRidge(0.3, 1e-6, box_x=(-1.0, 1.0), bound_y=16.0, random_state=seed)
+        with pytest.warns(UtilityWarning):
+            one.fit(rng.uniform(-1.0, 1.0, (300, 4)), y)
+        errors.append(1.0 + (one.intercept_[0] - y.mean()) ** 2 / y.var())
+    assert np.mean(errors) < most
+
+
+def test_few_people_with_skewed_outcomes_get_their_mean_and_not_their_middle():
+    rng, off = np.random.default_rng(0), []
+    for seed in range(4):
+        y = np.where(rng.random(300) < 0.8, 0.0, rng.gamma(3.0, 1.0, 300))
+        one = MultiOutcomeRidge(1.0, 1e-6, box_x=(-1.0, 1.0), bound_y=20.0, adjacency="add_remove", random_state=seed)
+        with pytest.warns(UtilityWarning):
+            one.fit(rng.uniform(-1.0, 1.0, (300, 4)), y)
+        off.append(one.intercept_[0] - y.mean())
+    assert abs(np.mean(off)) < 0.25
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])

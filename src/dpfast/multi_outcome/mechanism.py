@@ -31,13 +31,14 @@ from dpfast.privacy import Adjacency, Composition, Privacy
 from dpfast.privacy.guarantee import ROUND_UP
 from dpfast.releases.mechanism import Around, NoisySum, Query, Stages, given
 from dpfast.releases.moments import DeclaredPeople, JointMoments, noisy_moments, prediction_costs
-from dpfast.releases.staged_fit import Regression
+from dpfast.releases.staged_fit import Regression, number_of_rows
 from dpfast.releases.staged_regression import Public, StagedRegression
 from dpfast.solvers.inference import InferenceState, Textbook, inference_of_moments
 from dpfast.solvers.ridge import (
     MomentNoise,
     RidgeSolution,
     Units,
+    held,
     moments_of_each_outcome,
     reduced_moments,
     ridge_from_moments,
@@ -76,6 +77,8 @@ _HOPELESS = 0.9
 #: With delta 0: people over half the deviation of noise in moments of bounds 1, below which they show the mean outcome
 #: alone.
 _FEWEST_OF_MOMENTS = 120.0
+#: Share for the number of people where it is private and may be few, and of the rest where they are.
+_COUNT, _COUNT_OF_FEWEST = 0.04, 0.2
 
 
 @dataclass(frozen=True)
@@ -240,34 +243,45 @@ class Moments(Around[Regression]):
     def stages(self) -> Stages[Regression]:
         """Ask for the moments, or for the mean outcome where it is all that so few people show."""
         noise = self.inner
-        if self._shows_mean_alone:
-            features, outcomes = noise.shape
-            bound = rounded_bound(self.bound_y, outcomes) * ROUND_UP
-            sums = NoisySum.calibrate(noise.privacy, bound, (outcomes,))
-            released = yield Query("mean of outcomes", sums, attrgetter("exact_y_sum"))
-            mean = np.clip(released.values["sum"] / self.public.n_rows, -self.bound_y, self.bound_y)
-            unknown = np.full((outcomes, features), np.nan)
-            solution = RidgeSolution(np.zeros_like(unknown), np.asarray(mean), unknown, 0.0)
-            return partial(Regression, solution, (), expected_error=1.0)
+        if self._may_show_mean_alone:
+            n_rows, left = self.public.n_rows or 0.0, noise.privacy
+            if self.public.n_rows is None:
+                n_rows, left = yield from number_of_rows("number of people", left, _COUNT)
+            if self._shows_mean_alone(n_rows):
+                return (yield from self._mean_alone(left, n_rows))
+            if left is not noise.privacy:
+                again = MomentMechanism.cheapest([self.chosen.scaling], left, self.bound_y, noise.shape, Options())
+                noise = again.calibration
         statistic, bits = (given, None) if noise.sample is None else (_sampled, noise.bound_to)
         released = yield Query("moments of features and outcomes", noise, statistic, sampled_by=bits)
-        return partial(self._solved, released)
+        return partial(self._solved, released, noise)
 
     @property
-    def _shows_mean_alone(self) -> bool:
-        """Whether noise of all moments, where delta is 0, is more than so few people show: a public fact."""
-        noise, n_rows = self.inner, self.public.n_rows
-        if noise.privacy.delta > 0.0 or not self.fit_intercept or n_rows is None or self.public.labels is not None:
-            return False
-        if noise.people is not None or noise.sample is not None or noise.each_outcome:
-            return False
-        features, outcomes = noise.shape
-        entries = (features + 1) * (features / 2 + 1 + outcomes)
-        deviation = NoisySum.calibrate(noise.privacy, 1.0, (round(entries),)).deviation
-        return 2.0 * n_rows < _FEWEST_OF_MOMENTS * deviation
+    def _may_show_mean_alone(self) -> bool:
+        """Whether there are numbers of people for which noise of all moments is more than they show."""
+        noise = self.inner
+        is_plain = noise.people is noise.sample is self.public.labels is None and not noise.each_outcome
+        return is_plain and self.fit_intercept and noise.privacy.delta == 0.0
 
-    def _solved(self, released: Release) -> Regression:
-        noise, radii = self.inner, (self.chosen.scaling.radius, self.bound_y)
+    def _shows_mean_alone(self, n_rows: float) -> bool:
+        """Whether noise of all moments, where delta is 0, is more than so few people show."""
+        features, outcomes = self.inner.shape
+        entries = round((features + 1) * (features / 2 + 1 + outcomes))
+        return 2.0 * n_rows < _FEWEST_OF_MOMENTS * NoisySum.calibrate(self.inner.privacy, 1.0, (entries,)).deviation
+
+    def _mean_alone(self, left: Privacy, n_rows: float) -> Stages[Regression]:
+        """Ask for the mean outcome; for the number of people once more if it is private."""
+        features, outcomes = self.inner.shape
+        if self.public.n_rows is None:
+            again, left = yield from number_of_rows("number of people, once more", left, _COUNT_OF_FEWEST)
+            weights = _COUNT**2, ((1.0 - _COUNT) * _COUNT_OF_FEWEST) ** 2
+            n_rows = (weights[0] * n_rows + weights[1] * again) / sum(weights)
+        sums = NoisySum.calibrate(left, rounded_bound(self.bound_y, outcomes) * ROUND_UP, (outcomes,))
+        released = yield Query("mean of outcomes", sums, attrgetter("exact_y_sum"))
+        return partial(Regression.of_level, held(released.values["sum"] / n_rows, self.bound_y), features)
+
+    def _solved(self, released: Release, noise: JointMoments) -> Regression:
+        radii = self.chosen.scaling.radius, self.bound_y
         own = Units.near(*radii)
         moments = own.moments(noisy_moments(released, noise, self.public.n_rows), radii if self.fit_intercept else None)
         state = own.of_inference(self.chosen.units, noise.shape[0]) | {"alike": self.chosen.units is not None}

@@ -48,7 +48,7 @@ from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, split_budget
 from dpfast.releases.mechanism import NoisySum, Query, Stages
-from dpfast.releases.people import sum_outcomes, sum_residuals
+from dpfast.releases.people import sum_residuals
 from dpfast.releases.staged_fit import Fit, Level, NormCounts, Regression
 from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers import PoissonLoss, SmoothedHuber, SmoothedQuantile
@@ -115,18 +115,18 @@ class ScoreRegression(StagedRegression):
             return (yield from fit.stages())
         nothing = np.zeros((self.shape[0] + 1, 1))
         level = yield from fit.level("level", left, nothing, _FIRST_STEPS)
-        return partial(self._level_alone, level * self.units.outcomes)
+        return partial(Regression.of_level, level * self.units.outcomes, self.shape[0])
 
     def _of_counts(self, fit: _ScoreFit) -> Stages[Regression]:
         """Yield the queries for counts: their mean first, which says how much more they show."""
         part, rest = split_budget(fit.privacy, [_FIRST, 1.0 - _FIRST])
-        mean, noise = yield from fit.mean_outcome("mean of outcomes", part)
+        (mean,), noise = yield from fit.mean_outcome("mean of outcomes", part)
         rate = min(max(mean, noise), self.radii[1])
         if fit.n_people * self.mu * rate >= _FEW_COUNTS * self.longest_score:
             return (yield from _CountFit(self, rest, fit.shares, fit.n_people, fit.rows, rate).stages())
-        again, other = yield from fit.mean_outcome("mean of outcomes, once more", rest)
+        (again,), other = yield from fit.mean_outcome("mean of outcomes, once more", rest)
         mean = (mean * other**2 + again * noise**2) / (noise**2 + other**2)
-        return partial(self._level_alone, np.log([min(max(mean, 0.5 * other), self.radii[1])]))
+        return partial(Regression.of_level, np.log([min(max(mean, 0.5 * other), self.radii[1])]), self.shape[0])
 
     @property
     def smoothing(self) -> tuple[float, float]:
@@ -226,13 +226,6 @@ class _ScoreFit(Fit):
             return self._regression(solved, Level(level), found, scaled, None, rule.n_steps)
 
         return solve
-
-    def mean_outcome(self, name: str, part: Privacy) -> Generator[Query, Release, tuple[float, float]]:
-        """Release the sum of outcomes; return their mean, and the deviation of its noise."""
-        mechanism = self.mechanism
-        sums = NoisySum.calibrate(part, mechanism._longest(1), (1,), unit=mechanism._unit)
-        released = yield Query(name, sums, partial(sum_outcomes, first=mechanism.sum_rows))
-        return float(released.values["sum"][0]) / self.rows, sums.deviation / self.rows
 
     def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
         """Return the parts of a budget for the first level, for coefficients, and for the last level."""

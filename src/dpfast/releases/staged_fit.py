@@ -7,11 +7,12 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
+from dpfast.kernels.columns import FixedPoint
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy, split_budget
 from dpfast.privacy.guarantee import ROUND_UP
@@ -20,6 +21,7 @@ from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.releases.people import (
     count_lengths,
     count_residuals,
+    sum_outcomes,
     sum_residuals,
     sum_rows,
     sum_rows_and_outcomes,
@@ -81,6 +83,12 @@ class Regression(NamedTuple):
     n_steps: int = 0
     #: Part of squared predictions expected to be wrong, from the released moments of rows.
     expected_error: float | None = None
+
+    @classmethod
+    def of_level(cls, level: FloatArray, features: int) -> Self:
+        """Return the constant, if people are too few for coefficients: these are 0, and not known."""
+        unknown = np.full((len(level), features), np.nan)
+        return cls(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), expected_error=1.0)
 
 
 class Level(NamedTuple):
@@ -454,16 +462,10 @@ class Fit:
     ) -> Generator[Query, Release, tuple[Level, Residuals | None]]:
         """Estimate the mean of residuals, and of their squares; in units except for the squares."""
         mechanism, own = self.mechanism, self.mechanism.units
-        features, outcomes = mechanism.shape
+        outcomes = mechanism.shape[1]
         level = found.theta[-1] if mechanism.fit_intercept else np.zeros(outcomes)
         level_variance = 0.0
-        solved = self._solved(found, coordinates)
-        level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
-        coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
-        coef = self._overflow_factor(coef) * coef
-        constant = np.zeros((1, features + 1))
-        constant[0, -1] = 1.0
-        step = ResidualStep(coef, mechanism.row_map, mechanism.outcome_map, constant, constant=True)
+        step = self._step_of_level(level, self._solved(found, coordinates), coordinates)
         assert parts.last_sizes is not None
         octaves = octaves_below(4.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         counts, edges, deviation = yield from self._residual_sizes(
@@ -477,28 +479,56 @@ class Fit:
             unit = NoisySum.calibrate(parts.mean_residual, 1.0, (1, outcomes), unit=mechanism._unit).deviation
             clip = max(limit, descent.clip_of_mean(counts[1:], deviation, edges[1:], unit))
             clip = min(clip, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
-            bound = residual_bound(clip, step, mechanism.max_rows)
-            sums = NoisySum.calibrate(parts.mean_residual, bound, (1, outcomes), unit=mechanism._unit)
-            released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
+            summed, noise = yield from self._sum_of_residuals(parts.mean_residual, step, clip)
             scale = self.rows * own.outcomes
-            level = held(level + released.values["sum"][0] / scale, 4.0 * mechanism.radii[1] / own.outcomes)
-            level_variance = (sums.deviation / scale) ** 2
+            level = held(level + summed / scale, 4.0 * mechanism.radii[1] / own.outcomes)
+            level_variance = (noise / scale) ** 2
         residuals = None
         if parts.squares is not None:
             limit = min(max(limit, 1e-49), 1e49)  # so that its square has a grid
-            noise = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), (outcomes,))
-            released = yield Query("squares of residuals", noise, partial(sum_squares, step=step, limit=limit), limit)
+            sums = NoisySum.calibrate(parts.squares, squares_bound(limit**2, step), (outcomes,))
+            released = yield Query("squares of residuals", sums, partial(sum_squares, step=step, limit=limit), limit)
             # Residuals below the noise may be as large as it.
-            squares = np.maximum(released.values["sum"], noise.deviation)
+            squares = np.maximum(released.values["sum"], sums.deviation)
             whole = descent.unclipped(squares, self.rows, limit)
             mean = squares / max(self.rows - len(found.theta), 1.0)
             (seen,) = (counts > _SEEN * deviation).nonzero()
             last = min(int(seen[-1]) + _BINS_BEYOND if len(seen) else len(counts), len(counts) - 1)
             # Bins' upper ends make up for the people beyond.
             counted = float(counts[1 : last + 1] @ edges[1 : last + 1] ** 2) / self.rows
-            error = np.minimum(whole.error * noise.deviation / squares, 1.0)
+            error = np.minimum(whole.error * sums.deviation / squares, 1.0)
             residuals = Residuals(whole.square * mean, error, counted if counted > 0.0 else math.inf)
         return Level(level, level_variance), residuals
+
+    def mean_outcome(self, name: str, part: Privacy) -> Generator[Query, Release, tuple[FloatArray, float]]:
+        """Release the sum of outcomes; return their mean, and the deviation of its noise."""
+        mechanism = self.mechanism
+        sums = NoisySum.calibrate(part, mechanism._longest(1), mechanism.shape[1:], unit=mechanism._unit)
+        released = yield Query(name, sums, partial(sum_outcomes, first=mechanism.sum_rows))
+        return released.values["sum"] / self.rows, sums.deviation / self.rows
+
+    def _step_of_level(self, level: FloatArray, solved: descent.Shrunk, coordinates: Coordinates) -> ResidualStep:
+        """Return the definition of a sum of residuals alone, for coefficients and a level in units."""
+        own = self.mechanism.units
+        level_at_zero = (level - coordinates.center @ solved.coef) * own.outcomes
+        coef = np.vstack([solved.coef * (own.outcomes / own.rows), level_at_zero])
+        return self._step_of_constant(self._overflow_factor(coef) * coef)
+
+    def _step_of_constant(self, coef: FloatArray) -> ResidualStep:
+        """Return the definition of a sum of residuals alone, at coefficients with the constant last."""
+        constant = np.zeros((1, len(coef)))
+        constant[0, -1] = 1.0
+        return ResidualStep(coef, self.mechanism.row_map, self.mechanism.outcome_map, constant, constant=True)
+
+    def _sum_of_residuals(
+        self, part: Privacy, step: ResidualStep, clip: float
+    ) -> Generator[Query, Release, tuple[FloatArray, float]]:
+        """Release the sum of residuals, clipped; return it, and the deviation of its noise."""
+        mechanism = self.mechanism
+        bound = residual_bound(clip, step, mechanism.max_rows)
+        sums = NoisySum.calibrate(part, bound, (1, mechanism.shape[1]), unit=mechanism._unit)
+        released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
+        return released.values["sum"][0], sums.deviation
 
     def _solved(self, found: descent.DescentResult, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
@@ -746,3 +776,11 @@ def octaves_below(largest: float) -> tuple[int, int]:
     """Return the first and the last of the half-octaves in which sizes are counted."""
     last = max(-500, min(math.ceil(2.0 * math.log2(largest)), 500))
     return last - _TOLD_APART, last
+
+
+def number_of_rows(name: str, privacy: Privacy, share: float) -> Generator[Query, Release, tuple[float, Privacy]]:
+    """Release the number of rows of sums for a share of a budget; return it, and the rest of the budget."""
+    part, left = split_budget(privacy, [share, 1.0 - share])
+    counts = NoisySum.calibrate(part, 1.0, ())
+    released = yield Query(name, counts, lambda exact: FixedPoint.from_integers(exact.n_rows, 0))
+    return max(float(released.values["sum"]), 1.0), left

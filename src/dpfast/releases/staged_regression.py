@@ -4,8 +4,8 @@ The releases of one fit share one joint budget (`dpfast.privacy.split_budget`; `
 the shares), in this order:
 
 1. *Number* of people, and of rows, if it is private; once more if people are few. Then only means, the mean
-   logarithms of rows' lengths and residuals' sizes, and steps follow, in coordinates as declared; if fewer, the mean
-   outcome alone.
+   logarithms of rows' lengths and residuals' sizes, steps, and the mean of last residuals follow, in coordinates as
+   declared; if fewer, the mean outcome, the mean logarithm of sizes about it, and the mean of these residuals.
 2. *Means* of rows and outcomes, if there is an intercept: rows are centred there from now on.
 3. *Norm histogram* of rows: it gives the radius to which they are clipped in
 4. *moments*, X'X, if people are enough for it. Two histograms of rows whitened by its powers choose the coordinates,
@@ -28,7 +28,7 @@ of releases depends on releases and public numbers alone.
 The computation between releases is written once, as a generator of stages. A fit answers them with the data; the
 solution is computed by answering them with the releases.
 
-*Few people.* Rows are not whitened, and nothing follows the steps. Means are estimated from sums, and the lengths of
+*Few people.* Rows are not whitened. Means are estimated from sums, and the lengths of
 rows and of people's parts of a step from sums of logarithms. A person's logarithm, in half-octaves from the middle of a
 public range, is an integer of at most half the range, m. So one person moves the sum by m, or replaced by 2m
 (`dpfast.releases.people.sum_octaves`, `sum_length_octaves`).
@@ -57,7 +57,6 @@ from dpfast.releases.people import (
     count_people,
     sum_length_octaves,
     sum_octaves,
-    sum_outcomes,
     sum_rows,
     weighted,
 )
@@ -65,14 +64,15 @@ from dpfast.releases.staged_fit import ClipState, Fit, Level, Regression, octave
 from dpfast.solvers import averaged_descent as descent
 from dpfast.solvers.averaged_descent import Coordinates, Iterate
 from dpfast.solvers.projection import LabelFactor
-from dpfast.solvers.ridge import RidgeSolution, Units
+from dpfast.solvers.ridge import Units, held
 from dpfast.statistics import Gram, rounded_bound
 from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.statistics.residuals import ResidualStep, check_most_rows
 from dpfast.statistics.rows import RowMap
 
-#: Share of the lengths of rows, and of the sizes of their parts; that of means, and how it falls with people times mu.
-_LENGTHS, _SIZES, _MEANS, _MEANS_BY_PEOPLE, _LEAST_MEANS = 0.02, 0.06, 0.6, 0.0025, 0.05
+#: Share of the lengths of rows, of the sizes of their parts, and of last residuals; that of means, and how it falls
+#: with people times mu.
+_LENGTHS, _SIZES, _LAST, _MEANS, _MEANS_BY_PEOPLE, _LEAST_MEANS = 0.02, 0.06, 0.15, 0.45, 0.0025, 0.05
 #: Of lengths of rows, and of sizes of parts: half-octaves told apart, an odd number; and by how many means are usually
 #: off the middle one.
 _OF_LENGTHS, _OF_SIZES = (7, 1.0), (17, 1.5)
@@ -80,7 +80,13 @@ _OF_LENGTHS, _OF_SIZES = (7, 1.0), (17, 1.5)
 #: from which they have less weight.
 _BELOW, _CLIPPED, _LONG = 2.0, 0.5, 2.0
 #: Deviations by which a mean must differ from the middle of outcomes to be no noise.
-_SURELY = 1.4
+_SURELY = 2.0
+#: Of last residuals: half-octaves by which the clip is above the mean size; and people times mu at which it is the
+#: bound on outcomes at least.
+_ABOVE, _WIDE = 2.5, 400.0
+#: Of fewest people: shares of the mean outcome and of the mean size about it; and sizes told apart, and by how much
+#: means are usually off the middle one.
+_OF_LEVEL, _OF_LEVEL_SIZES = (0.4, 0.1), (11, 1.5)
 
 
 class FewPeople(Fit):
@@ -96,8 +102,8 @@ class FewPeople(Fit):
         mechanism, features = self.mechanism, self.mechanism.shape[0]
         resolution = self.n_people * mechanism.mu
         means = max(_MEANS - _MEANS_BY_PEOPLE * resolution, _LEAST_MEANS)
-        shares = means, _LENGTHS, _SIZES, 1.0 - means - _LENGTHS - _SIZES
-        of_means, of_lengths, of_sizes, of_steps = split_budget(self.privacy, shares)
+        shares = means, _LENGTHS, _SIZES, _LAST, 1.0 - means - _LENGTHS - _SIZES - _LAST
+        of_means, of_lengths, of_sizes, of_last, of_steps = split_budget(self.privacy, shares)
         theta = np.zeros((features + 1, mechanism.shape[1]))
         center, theta[-1] = yield from self._means(of_means)
         usual = yield from self._mean_length(of_lengths, center)
@@ -106,26 +112,31 @@ class FewPeople(Fit):
         shape, most = theta.shape, mechanism.most
         rule = descent.few_steps(shape, self.rows, resolution, most=most, requested=mechanism.n_steps)
         step = self._step(theta, coordinates, longest)
-        clip = yield from self._mean_size(of_sizes, step, longest)
+        clip = yield from self._mean_size(of_sizes, step, longest, _OF_SIZES, -_BELOW)
         descent_of = coordinates, step, rule, Iterate.start(theta), _CLIPPED
         iterate, clipped = yield from self._descend(of_steps, (), *descent_of, ClipState(clip), most=clip)
         reach = self._largest_part(math.sqrt(len(theta))) / (2.0 * clipped.clip)
         found = descent.pooled_estimate_of_few(iterate, rule, self.rows, reach)
         solved = self._solved(found, coordinates)
-        level = self._level(theta[-1], of_means, found, solved)
+        largest, scale = mechanism.radii[1] * (mechanism.max_rows or 1), self.rows * mechanism.units.outcomes
+        usual = clipped.clip / math.sqrt(len(theta)) * 2.0 ** ((_BELOW + _ABOVE) / 2.0)
+        longest = min(max(usual, largest * min(resolution / _WIDE, 1.0)), 2.0 * largest)
+        last = self._step_of_level(found.theta[-1], solved, coordinates)
+        summed, noise = yield from self._sum_of_residuals(of_last, last, longest)
+        middle = held(found.theta[-1] + summed / scale, 2.0 * mechanism.radii[1] / mechanism.units.outcomes)
+        level = self._level(theta[-1], of_means, middle, (noise / scale) ** 2, solved)
         return partial(self._regression, solved, Level(level), found, coordinates, None, rule.n_steps)
 
     def _level(
-        self, mean: FloatArray, part: Privacy, found: descent.DescentResult, solved: descent.Shrunk
+        self, mean: FloatArray, part: Privacy, middle: FloatArray, variance: float, solved: descent.Shrunk
     ) -> FloatArray:
-        """Return the level of the steps, the middle of outcomes, or about their mean where this is surely another.
+        """Return a level, the mean of clipped residuals, or about the mean outcome where this is surely another.
 
         The mean row, about which rows are, has noise like that of the mean outcome.
         """
-        middle: FloatArray = found.theta[-1]
         of_center = self._sums_of_means(part).deviation / (self.rows * self.mechanism.units.rows)
         squares = (of_center / self.outcomes_to_rows) ** 2
-        squares += of_center**2 * float(np.sum(solved.coef**2)) / len(mean) + float(found.covariance[-1, -1])
+        squares += of_center**2 * float(np.sum(solved.coef**2)) / len(mean) + variance
         of_number = self.mechanism.relative_noise_of_number(self.n_people) * float(np.linalg.norm(mean))
         return descent.surely_moved(middle, mean, squares + of_number**2 / len(mean), _SURELY)
 
@@ -138,15 +149,17 @@ class FewPeople(Fit):
         mean = yield from self._mean_octave("mean length of rows", part, _OF_LENGTHS, statistic)
         return float(np.exp2((first + middle + mean - 0.5) / 2.0)) / own
 
-    def _mean_size(self, part: Privacy, step: ResidualStep, longest: float) -> Generator[Query, Release, float]:
-        """Return a clip below the geometric mean size of people's parts: a smaller one has less noise."""
-        middle = _OF_SIZES[0] // 2
+    def _mean_size(
+        self, part: Privacy, step: ResidualStep, longest: float, told_apart: tuple[int, float], above: float
+    ) -> Generator[Query, Release, float]:
+        """Return a clip so many half-octaves above the geometric mean size of people's parts."""
+        middle = told_apart[0] // 2
         # The last has all parts from a third of the largest on, as outcomes that are off by their bound have.
         last = octaves_below(self._largest_part(longest))[1] - 3
-        octaves = last - _OF_SIZES[0] + 2, last
+        octaves = last - told_apart[0] + 2, last
         statistic = partial(sum_octaves, step=step, octaves=octaves)
-        mean = yield from self._mean_octave("mean size of residuals", part, _OF_SIZES, statistic)
-        return float(np.exp2((octaves[0] + middle + mean - 0.5 - _BELOW) / 2.0))
+        mean = yield from self._mean_octave("mean size of residuals", part, told_apart, statistic)
+        return float(np.exp2((octaves[0] + middle + mean - 0.5 + above) / 2.0))
 
     def _mean_octave(
         self, name: str, part: Privacy, told_apart: tuple[int, float], statistic: partial[FixedPoint]
@@ -157,6 +170,28 @@ class FewPeople(Fit):
         released = yield Query(name, sums, statistic)
         mean = float(np.clip(released.values["sum"][0] / self.n_people, -middle, middle))
         return mean / (1.0 + (sums.deviation / (usual * self.n_people)) ** 2)
+
+
+class FewestPeople(FewPeople):
+    """The mean outcome, the mean size of outcomes about it, and the mean of these, clipped: all predictions are it."""
+
+    def stages(self) -> Stages[Regression]:
+        """Yield one query after the other."""
+        mechanism, (features, outcomes) = self.mechanism, self.mechanism.shape
+        if self._is_heavy:
+            # Parts of epsilon, not of its square, cost more than they gain.
+            level, _ = yield from self.mean_outcome("mean of outcomes", self.privacy)
+            return partial(Regression.of_level, held(level, mechanism.radii[1]), features)
+        of_mean, of_size, of_residuals = split_budget(self.privacy, (*_OF_LEVEL, 1.0 - sum(_OF_LEVEL)))
+        first, noise = yield from self.mean_outcome("mean of outcomes", of_mean)
+        middle = descent.shrunk_mean(held(first, mechanism.radii[1]), noise)
+        step = self._step_of_constant(np.vstack([np.zeros((features, outcomes)), middle]))
+        clip = yield from self._mean_size(of_size, step, 1.0, _OF_LEVEL_SIZES, _ABOVE)
+        longest = (mechanism.radii[1] + float(np.linalg.norm(middle))) * (mechanism.max_rows or 1)
+        summed, other = yield from self._sum_of_residuals(of_residuals, step, min(clip, longest))
+        other /= self.rows
+        level = (first * other**2 + (middle + summed / self.rows) * noise**2) / (noise**2 + other**2)
+        return partial(Regression.of_level, held(level, mechanism.radii[1]), features)
 
 
 #: Share for the numbers of people and rows, if they are private; and of the rest where they show that people are few,
@@ -318,16 +353,10 @@ class StagedRegression(Mechanism[Regression]):
 
     def _fitted(self, left: Privacy, people: float, rows: float) -> Stages[Regression]:
         """Return the queries of a fit of so many people and rows."""
-        if self._shows_level_alone(people):
-            return self._of_level(left, rows)
         squares = self.max_rows is None
         shares = descent.schedule(people, self.mu, self.shape[0], constant=self.fit_intercept, squares=squares)
-        return (FewPeople if self._is_few(people) else Fit)(self, left, shares, people, rows).stages()
-
-    def _of_level(self, left: Privacy, rows: float) -> Stages[Regression]:
-        """Yield the query of so few people."""
-        level = yield from self._mean_outcome(left, rows)
-        return partial(self._level_alone, level)
+        of_few = FewestPeople if self._shows_level_alone(people) else FewPeople
+        return (of_few if self._is_few(people) else Fit)(self, left, shares, people, rows).stages()
 
     def _shows_level_alone(self, people: float) -> bool:
         """Whether so few people show no more than the mean of their outcomes."""
@@ -345,12 +374,6 @@ class StagedRegression(Mechanism[Regression]):
     @property
     def _takes_many_steps(self) -> bool:
         return (self.most if self.n_steps is None else self.n_steps) >= _MANY_STEPS
-
-    def _mean_outcome(self, part: Privacy, rows: float) -> Generator[Query, Release, FloatArray]:
-        """Release the sum of outcomes; return their mean, within its range."""
-        sums = NoisySum.calibrate(part, self._longest(1), self.shape[1:], unit=self._unit)
-        released = yield Query("mean of outcomes", sums, partial(sum_outcomes, first=self.sum_rows))
-        return np.asarray(np.clip(released.values["sum"] / rows, -self.radii[1], self.radii[1]))
 
     def _counted(self) -> Generator[Query, Release, tuple[Privacy, float, float]]:
         """Return the rest of the budget, and the numbers of people and of rows."""
@@ -379,11 +402,6 @@ class StagedRegression(Mechanism[Regression]):
     def _longest(self, which: int) -> float:
         """Return the largest norm of a person's sum of rows, or of outcomes."""
         return rounded_bound(self.radii[which], self.shape[which]) * (self.max_rows or 1) * ROUND_UP
-
-    def _level_alone(self, level: FloatArray) -> Regression:
-        """Return the constant, if people are too few for coefficients: these are 0, and not known."""
-        unknown = np.full(self.shape[::-1], np.nan)
-        return Regression(RidgeSolution(np.zeros_like(unknown), level, unknown, 0.0), (), expected_error=1.0)
 
     @cached_property
     def units(self) -> Units:
