@@ -260,7 +260,7 @@ class Moments(Around[Regression]):
     def _may_show_mean_alone(self) -> bool:
         """Whether there are numbers of people for which noise of all moments is more than they show."""
         noise = self.inner
-        is_plain = noise.people is noise.sample is self.public.labels is None and not noise.each_outcome
+        is_plain = (noise.people, noise.sample, self.public.labels).count(None) == 3 and not noise.each_outcome
         return is_plain and self.fit_intercept and noise.privacy.delta == 0.0
 
     def _shows_mean_alone(self, n_rows: float) -> bool:
