@@ -237,7 +237,7 @@ _EIGENVALUE_FLOOR = 0.25
 # The same for limits, where a hidden direction is to say next to nothing.
 _FLOOR_OF_LIMITS = 0.075
 # Deviations of the noise that an eigenvalue for limits may be off by.
-_MAY_BE_NOISE = 2.25
+_MAY_BE_NOISE = 1.8
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
 #: Most steps where every one of them reads a file, or asks an engine.
