@@ -265,7 +265,7 @@ def test_a_column_that_varies_less_may_have_a_coefficient_as_much_larger():
         )
 
     # What is explained is the same, over the sum of squares.
-    sized = in_units(np.ones(4), 1.0 / 61.0).with_sizes(np.array([20.0, 20.0, 20.0, 1.0]))
+    sized = replace(in_units(np.ones(4), 1.0 / 61.0), squares=np.array([20.0, 20.0, 20.0, 1.0]))
     laws = [one.posterior(np.ones(1), 0.95, of_population=True) for one in (sized, in_units(unit, 1.0 / 75.25))]
     for part, other in zip(*laws, strict=True):
         np.testing.assert_allclose(part, other, rtol=1e-9)

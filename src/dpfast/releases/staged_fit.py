@@ -601,11 +601,11 @@ class Fit:
             n_rows=self.rows,
             residual_noise=0.0 if residuals is None else residuals.noise,
             hidden=coordinates.hidden if row_map.scale is None else None,
+            # Not with weights: it was not judged there.
+            squares=None if mechanism.has_constant else np.diag(xx),
             **self._inference_of_intercept(level, center, solved, found, coordinates),
             **own.of_inference(row_map.scale, features),
         )
-        # Not with weights: it was not judged there.
-        states = states if mechanism.has_constant else states.with_sizes(np.diag(xx))
         return Regression(solution, (states,), variance, n_steps, expected_error)
 
     def _about_means(self, coordinates: Coordinates) -> tuple[FloatArray, FloatArray, FloatArray, float]:

@@ -20,7 +20,7 @@ theta_0 near theta: there the error is proportional to ||theta - theta_0||.
 That takes the distance as it seems. If noise exceeds what rows vary by in a direction, the released X'X can be several
 times too large along it, and the distance seems as much too small. So descent says nothing of directions in which X'X
 may be noise, and less of those near: `averaged_descent._MAY_BE_NOISE`. There limits are the prior's. Its tau is for
-columns that vary as much as others. Coefficients of those that vary less may be as much larger: `with_sizes`.
+columns that vary as much as others. Coefficients of those that vary less may be as much larger: `squares`.
 
 Beside a known size of rows limits hold more than coefficients that are alike. Of d coefficients of mean square tau^2,
 (I - K) theta is what shrinkage takes away. It is up to sqrt(d) tau times the length of a row of I - K, whatever theta
@@ -144,6 +144,7 @@ class InferenceState:
     lengths: FloatArray | None = None
     start: FloatArray | None = None
     hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
+    squares: FloatArray | None = None  # (d,), of features: of those below the mean coefficients may be larger
 
     @property
     def signal_to_noise(self) -> float:
@@ -152,8 +153,8 @@ class InferenceState:
         squares = (np.sum(xy * (linalg.pinvh(own) @ xy)) for xy, own in zip(groups, self.covariance, strict=True))
         return float(sum(squares)) / self.xy.size
 
-    def with_sizes(self, squares: FloatArray) -> InferenceState:
-        """Return it in units in which columns of less than the mean of these squares may explain as much as that.
+    def _in_own_units(self, squares: FloatArray) -> InferenceState:
+        """Return it in units in which features of less than the mean of these squares may explain as much as that.
 
         For normal equations whose X'X was replaced by the identity.
         """
@@ -171,6 +172,7 @@ class InferenceState:
             units=(1.0 if self.units is None else self.units) / unit,
             constant=None if self.constant is None else self.constant * unit,
             least_signal=self.least_signal * float(np.sum(squares) / (squares @ allowed)),
+            squares=None,
         )
 
     def widened(self, residual_variance: FloatArray) -> FloatArray:
@@ -192,6 +194,9 @@ class InferenceState:
         hold `level` of the law, and leave as much on either side. Where there is an intercept it comes last. All are
         NaN if nothing of X'X is above its noise: a prior would be of any size.
         """
+        if self.squares is not None:
+            sized = self._in_own_units(self.squares)
+            return sized.posterior(residual_variance, level, of_population=of_population)
         directions = [_Directions.of(self.xx, self.inverse, each, self.least_signal) for each in self.covariance]
         outcomes = self.xy.shape[1]
         sampling = self.sampling * float(np.trace(self.xx))
