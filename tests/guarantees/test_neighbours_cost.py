@@ -114,6 +114,7 @@ for adjacency in ("replace_one", "add_remove"):
         f"few people, {adjacency}": of_rows(few(adjacency)),
         f"few people in a box, {adjacency}": of_rows(few(adjacency, bound_x=None, box_x=(-0.5, 0.7), bound_y=2.0)),
         f"few people with several rows, {adjacency}": of_people(few(adjacency)),
+        f"fewest people, {adjacency}": of_rows(few(adjacency).set_params(epsilon=1.0, fit_intercept=True)),
     }
 #: Minimisers have their noise in an objective; some noise of policies is in proportion to what is private.
 SUMMED = {"gradient", "sufficient_statistics"}
