@@ -197,7 +197,9 @@ HOSTILE = {
     "a map of many states": lambda: value_function(np.arange(1e5), np.ones(100_000), (250, 400)),
     "named states": lambda: value_function(np.arange(30.0), states=[f"состояние {i} длинное имя" for i in range(30)]),
     "no features": lambda: coefficients([], ["days"], np.zeros((1, 0))),
-    "unknown coefficients": lambda: coefficients("ab", ["days"], [[NAN, 1.0]], noise=([[NAN, 0.0]], [[np.inf, 2.0]])),
+    "unknown coefficients": lambda: coefficients(
+        ["a", "b"], ["days"], [[NAN, 1.0]], noise=([[NAN, 0.0]], [[np.inf, 2.0]])
+    ),
     "many features": lambda: coefficients([f"признак {i}: длинное имя" for i in range(200)], [""], np.ones((1, 200))),
     "a large map": lambda: coefficients(range(3000), range(50), np.ones((50, 3000)), noise=(np.ones((50, 3000)),) * 2),
     "odd names": lambda: coefficients(
