@@ -85,7 +85,8 @@ class _Listed(Partitions):
 
     def _hold(self, parts: list[Any]) -> Widths:
         """Keep parts; return the widths of the first with a block. No other is read if that is the first of all."""
-        for self._parts in (parts[:1], parts):
+        for tried in (parts[:1], parts):
+            self._parts = tried
             widths: Widths | None = self.reduce(widths_of_part, common_widths)
             if widths is not None:
                 self._parts = parts

@@ -28,10 +28,10 @@ of releases depends on releases and public numbers alone.
 The computation between releases is written once, as a generator of stages. A fit answers them with the data; the
 solution is computed by answering them with the releases.
 
-*Few people.* Rows are not whitened. Means are estimated from sums, and the lengths of
-rows and of people's parts of a step from sums of logarithms. A person's logarithm, in half-octaves from the middle of a
-public range, is an integer of at most half the range, m. So one person moves the sum by m, or replaced by 2m
-(`dpfast.releases.people.sum_octaves`, `sum_length_octaves`).
+*Few people.* Rows are not whitened. Means are estimated from sums, and the lengths of rows and of people's parts of a
+step from sums of logarithms. A person's logarithm, in half-octaves from the middle of a public range, is an integer of
+at most half the range, m. So one person moves the sum by m, or replaced by 2m (`dpfast.releases.people.sum_octaves`,
+`sum_length_octaves`).
 """
 
 from __future__ import annotations
