@@ -354,7 +354,7 @@ def test_noise_in_moments_counts_by_the_distance_from_where_steps_were_taken():
     x = rng.uniform(-1.0, 1.0, size=(20_000, 5))
     theta = np.array([1.0, -1.0, 0.5, 0.8, 0.0])
     one = MultiOutcomeRidge(1.0, 1e-6, bound_x=3.0, bound_y=5.0, fit_intercept=False, random_state=0)
-    told = InferenceState(**one.fit(x, x @ theta + rng.normal(size=20_000))._inference_states[0])
+    told = InferenceState(**one.fit(x, x @ theta + rng.normal(size=20_000))._inference_states[0]).with_steps()
     assert np.linalg.norm(told.start - told.xy) < 0.2 * np.linalg.norm(told.xy)
     laws = [
         each.posterior(one.residual_std_**2, 0.95, of_population=True) for each in (told, replace(told, start=None))

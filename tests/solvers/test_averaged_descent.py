@@ -242,9 +242,10 @@ def told_with_noise_in_xx(condition, noise, fits=200):
     for _ in range(fits):
         upper = np.triu(noise * rng.normal(size=exact.xx.shape) * np.where(np.eye(len(exact.xx)), math.sqrt(2), 1.0))
         coordinates = replace(exact, noise=noise, xx=exact.xx + upper + np.triu(upper, 1).T)
-        unshrunk = descended(coordinates, descent.steps(coordinates, len(x)), x, y, 3.0 * noise, rng=rng).unshrunk
+        history = descended(coordinates, descent.steps(coordinates, len(x)), x, y, 3.0 * noise, rng=rng).history
+        unshrunk = history.unshrunk()
         vectors = coordinates.spectrum[1]
-        squares = 1.0 + unshrunk.spread * np.sum((sought - unshrunk.mean) ** 2, axis=0)
+        squares = 1.0 + np.sum((unshrunk.lengths @ (sought - unshrunk.mean)) ** 2, axis=0)
         made.append(np.mean((vectors.T @ (unshrunk.theta - sought)) ** 2, axis=1))
         said.append(np.diag(vectors.T @ unshrunk.covariance @ vectors) * np.mean(squares))
     return np.mean(made, axis=0), np.mean(said, axis=0)
@@ -271,10 +272,29 @@ def test_limits_say_little_of_a_direction_in_which_xx_may_be_noise(deviations, w
     rule, iterate = Steps(3, np.eye(4) / 1e4, 0.0), Iterate.start(np.zeros((4, 1)))
     for number in range(3):
         iterate = descent.next_iterate(iterate, rule, np.zeros((4, 1)), 1.0, averaged=number >= rule.first_averaged)
-    said = np.diag(descent.pooled_estimate(iterate, rule, coordinates).unshrunk.covariance)
+    said = np.diag(descent.pooled_estimate(iterate, rule, coordinates).history.unshrunk().covariance)
     steps = 3 - rule.first_averaged
     assert math.sqrt(said[0] * steps) * values[0] > wider
     np.testing.assert_allclose(said[1:] * steps, 1e-8, rtol=0.01)
+
+
+def test_steps_show_small_eigenvalues_better_than_the_release_of_xx():
+    """They seemed larger by one to two standard errors if a step's effect on later coefficients was not subtracted."""
+    rng, noise, values = np.random.default_rng(11), 150.0, np.array([50.0, 300.0, 600.0, 1_000.0])
+    sought, off = rng.normal(size=(4, 2)), []
+    for _ in range(30):
+        coordinates = Coordinates(np.eye(4), np.zeros(4), False, np.diag(values) + symmetric(rng, 4, noise), noise)
+        rule, iterate = descent.steps(coordinates, 1_000.0), Iterate.start(np.zeros((4, 2)))
+        for number in range(rule.n_steps):
+            sums = values[:, None] * (sought - iterate.theta) + 2.0 * noise * rng.normal(size=(4, 2))
+            iterate = descent.next_iterate(iterate, rule, sums, 2.0 * noise, averaged=number >= rule.first_averaged)
+        found = descent.pooled_estimate(iterate, rule, coordinates).history.curvature()
+        said = found.noise_along(np.eye(4))
+        off.append((np.diag(found.xx) - values) / said)
+    assert said[0] < 0.5 * math.sqrt(2.0) * noise
+    assert np.all(said < 0.8 * math.sqrt(2.0) * noise)
+    np.testing.assert_allclose(np.mean(off, axis=0), 0.0, atol=0.7)
+    np.testing.assert_allclose(np.std(off, axis=0), 1.0, atol=0.4)
 
 
 def test_whitening_makes_the_noise_of_the_first_release_uneven():

@@ -569,7 +569,6 @@ class Fit:
         solution = own.solution(RidgeSolution(solved.coef.T, intercept, std, solved.ridge))
         ridge = solution.ridge if mechanism.penalty is None else float(np.max(mechanism.penalty))
         solution = replace(solution, coef=solution.coef / scale, coef_std=solution.coef_std / scale, ridge=ridge)
-        forth = descent.inverse(back)
         xx = coordinates.of_features
         variance = None if residuals is None else residuals.variance
         # Against X'X as released: errors for another spectrum would count with it, too large, in wide tables. Bias that
@@ -587,15 +586,12 @@ class Fit:
             return Regression(replace(solution, coef_std=unknown), (), variance, n_steps, expected_error)
         # Few people may have residuals of a variance of their own.
         extra_variance = np.sqrt(1.0 + level.extra_variance * self._rareness(coordinates)[1])
-        assert found.unshrunk is not None
         states = InferenceState(
             np.eye(features),
             extra_variance[:, None] * descent.inverse(xx) * extra_variance,
-            back @ found.unshrunk.theta[:features],
-            (back @ found.unshrunk.covariance[:features, :features] @ back.T)[None],
-            spread=found.unshrunk.spread,
-            start=back @ found.unshrunk.mean[:features],
-            lengths=forth,
+            solved.coef,
+            solved.covariance[None],
+            history=found.history,
             bias=bias,
             least_signal=self.rows / float(np.trace(xx)),
             n_rows=self.rows,

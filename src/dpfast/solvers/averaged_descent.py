@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, denoised_eigenvalues, eigh, hidden_columns, symmetric
+from dpfast.solvers.ridge import MomentNoise, eigh, hidden_columns, symmetric
 
 _RUNS = (1, 2, 4, 8)
 #: Bins that are added up if nothing is above the noise.
@@ -236,8 +236,10 @@ _TURNS = 0.8
 _EIGENVALUE_FLOOR = 0.25
 # The same for limits, where a hidden direction is to say next to nothing.
 _FLOOR_OF_LIMITS = 0.075
-# Deviations of the noise that an eigenvalue for limits may be off by.
+# Deviations of its error that an eigenvalue for limits may be off by.
 _MAY_BE_NOISE = 1.8
+# How often X'X is found from its own effect on the steps.
+_CORRECTIONS = 3
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
 _LEAST_STEPS, _SLOW_STEPS, MOST_STEPS, _PLAIN_STEPS = 6, 12, 40, 60
 #: Most steps where every one of them reads a file, or asks an engine.
@@ -631,6 +633,8 @@ class Iterate(NamedTuple):
     sums: FloatArray
     #: Standard deviation in an entry of each step's sum.
     deviations: tuple[float, ...] = ()
+    #: Coefficients before each step, and its sum.
+    steps: tuple[tuple[FloatArray, FloatArray], ...] = ()
 
     @classmethod
     def start(cls, theta: FloatArray) -> Iterate:
@@ -647,7 +651,8 @@ class Iterate(NamedTuple):
 
 def next_iterate(iterate: Iterate, rule: Steps, released: FloatArray, deviation: float, *, averaged: bool) -> Iterate:
     """Take a step, `averaged` or an early one, along a released sum whose entries have noise of this deviation."""
-    theta, velocity, thetas, sums, deviations = iterate
+    theta, velocity, thetas, sums, deviations, steps = iterate
+    steps = (*steps, (theta, released))
     if averaged:
         weight = max(deviation, _TINY) ** -2.0
         thetas, sums = thetas + weight * theta, sums + weight * released
@@ -655,7 +660,7 @@ def next_iterate(iterate: Iterate, rule: Steps, released: FloatArray, deviation:
     velocity = push if rule.momentum == 0.0 else rule.momentum * velocity + push
     # Of steps with momentum the mean velocity is as long as without.
     theta = theta + (velocity if rule.momentum == 0.0 else 2.0 * (1.0 - rule.momentum) * velocity)
-    return Iterate(theta, velocity, thetas, sums, (*deviations, deviation))
+    return Iterate(theta, velocity, thetas, sums, (*deviations, deviation), steps)
 
 
 def next_clip(clip: float, beyond: float, share: float) -> float:
@@ -663,19 +668,106 @@ def next_clip(clip: float, beyond: float, share: float) -> float:
     return clip * math.exp(_CLIP_RATE * max(-1.0, min(1.0, beyond - share)))
 
 
-class UnshrunkEstimate(NamedTuple):
-    """What the mean sum of late steps says of least squares: it is X'X (theta - mean theta_t) and noise, solved.
+class Curvature(NamedTuple):
+    """X'X given its release and the steps: errors of its entries in a basis are normal and independent."""
 
-    X'X is without what noise spreads its spectrum by. What noise else is in it counts by theta - mean theta_t. Given
-    the steps, nothing is to be said of how far they reach.
-    """
+    xx: FloatArray
+    #: In columns, and the precision that steps add along each.
+    basis: FloatArray
+    precisions: FloatArray
+    coordinates: Coordinates
+
+    def variances(self, evenness: float = 1.0) -> FloatArray:
+        """Return variances of entries off the diagonal, half of those on it, for a release of uneven noise."""
+        own = 1.0 / (evenness * self.coordinates.noise**2)
+        return np.asarray(1.0 / (self.precisions[:, None] + self.precisions + own))
+
+    def noise_along(self, vectors: FloatArray) -> FloatArray:
+        """Return the standard error in squares of rows along unit vectors."""
+        uneven = self.coordinates.noise_along(vectors) ** 2 / (2.0 * self.coordinates.noise**2)
+        squares = (self.basis.T @ vectors).T ** 2
+        variances = [one @ self.variances(each) @ one for one, each in zip(squares, uneven.tolist(), strict=True)]
+        return np.sqrt(2.0 * np.array(variances))
+
+
+class UnshrunkEstimate(NamedTuple):
+    """What the mean sum of late steps says of least squares: it is X'X (theta - mean theta_t) and noise, solved."""
 
     theta: FloatArray
     #: Of a column, from noise in the sums.
     covariance: FloatArray
-    #: The mean theta_t, and how much of this covariance noise in X'X adds to it, for a distance of 1 from there.
+    #: The mean theta_t. Errors of X'X add |lengths @ (theta - mean)|^2 times this covariance.
     mean: FloatArray
-    spread: float
+    lengths: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class StepHistory:
+    """The steps of a descent with a released X'X: what they say of least squares if limits are asked for."""
+
+    iterate: Iterate
+    rule: Steps
+    coordinates: Coordinates
+    #: By how much coefficients were moved since.
+    moved: FloatArray | float = 0.0
+
+    @property
+    def _precisions(self) -> FloatArray:
+        return np.asarray(np.maximum(self.iterate.deviations, _TINY) ** -2.0)
+
+    def curvature(self) -> Curvature:
+        """Return X'X as its release shows it, and the change of sums with coefficients.
+
+        Of early and of late steps, each about their own mean. The noise of a step moves later coefficients, and their
+        mean. So its product with coefficients about the mean has an expectation, which is subtracted: else small
+        eigenvalues seem larger by up to three standard errors (Marriott, F., Pope, J. (1954). Bias in the estimation of
+        autocorrelations. Biometrika 41).
+        """
+        thetas, sums = (np.array(each) for each in zip(*self.iterate.steps, strict=True))
+        first, size = self.rule.first_averaged, len(self.coordinates.xx)
+        squares, products, later = np.zeros((size, size)), np.zeros((size, size)), np.zeros(len(sums))
+        for part in (slice(first), slice(first, None)):
+            weights = self._precisions[part]
+            if len(weights) < 2:
+                continue
+            shares = weights / np.sum(weights)
+            theta, released = (each[part] - np.tensordot(shares, each[part], 1) for each in (thetas, sums))
+            squares += np.einsum("t,tkl,tml->km", weights, theta, theta)
+            products -= np.einsum("t,tkl,tml->km", weights, released, theta)
+            later[: len(shares) - 1] += np.cumsum(shares[:0:-1])[::-1]
+        precisions, basis = eigh(squares)
+        found = Curvature(self.coordinates.xx, basis, np.maximum(precisions, 0.0), self.coordinates)
+        variances, expected = found.variances(), np.zeros((size, size))
+        lengths, vectors = eigh(self.rule.size)
+        root = (vectors * np.sqrt(np.maximum(lengths, 0.0))) @ vectors.T
+        for _ in range(1 + _CORRECTIONS):
+            products_of_all = symmetric(products - expected) + self.coordinates.xx / (2.0 * self.coordinates.noise**2)
+            found = found._replace(xx=basis @ (basis.T @ products_of_all @ basis * 2.0 * variances) @ basis.T)
+            # How far the noise of a step moves coefficients so many steps later, direction by direction.
+            gains, turned = eigh(root @ found.xx @ root)
+            kept = (1.0 - np.clip(gains, 0.0, 2.0)) ** np.arange(len(later))[:, None]
+            half = root @ turned
+            expected = thetas.shape[2] * (half * (later @ kept)) @ half.T
+        return found
+
+    def unshrunk(self) -> UnshrunkEstimate:
+        """Return the estimate; given the steps, nothing is to be said of how far they reach."""
+        precision = float(np.sum(self._precisions[self.rule.first_averaged :]))
+        theta, sums = self.iterate.thetas / precision, self.iterate.sums / precision
+        curvature = self.curvature()
+        variances = np.mean(curvature.variances(), axis=0)
+        values, vectors = eigh(curvature.xx)
+        least = _FLOOR_OF_LIMITS * math.sqrt(float(np.mean(variances)) * len(self.coordinates.whitening))
+        values = np.maximum(values, least)
+        # Fieller's limits are wider by this factor than those for the eigenvalue as it seems; infinite if it is noise.
+        off = _MAY_BE_NOISE * curvature.noise_along(vectors)
+        certain = np.sqrt(np.maximum(values**2 - off**2, least**2))
+        return UnshrunkEstimate(
+            theta + (vectors / values) @ (vectors.T @ sums) + self.moved,
+            (vectors / certain**2) @ vectors.T / precision,
+            theta,
+            np.sqrt(precision * variances)[:, None] * curvature.basis.T,
+        )
 
 
 class DescentResult(NamedTuple):
@@ -686,14 +778,14 @@ class DescentResult(NamedTuple):
     covariance: FloatArray
     covariance_of_xx: FloatArray
     #: None if X'X was not released.
-    unshrunk: UnshrunkEstimate | None = None
+    history: StepHistory | None = None
     #: Part of the squared predictions, about their mean, that is expected to be wrong, if few people show it.
     expected_error: float | None = None
 
     def at(self, theta: FloatArray) -> DescentResult:
         """Return the result with coefficients moved there."""
-        unshrunk = self.unshrunk and self.unshrunk._replace(theta=self.unshrunk.theta + theta - self.theta)
-        return self._replace(theta=theta, unshrunk=unshrunk)
+        history = self.history and replace(self.history, moved=self.history.moved + theta - self.theta)
+        return self._replace(theta=theta, history=history)
 
 
 def pooled_estimate(iterate: Iterate, rule: Steps, coordinates: Coordinates) -> DescentResult:
@@ -716,22 +808,11 @@ def pooled_estimate(iterate: Iterate, rule: Steps, coordinates: Coordinates) -> 
     edge = coordinates.noise * math.sqrt(features)
     at_least = np.maximum(values, _EIGENVALUE_FLOOR * edge)
     variances, of_xx = _along_eigenvectors(iterate, rule, size, last, at_least, coordinates)
-    # Noise in X'X spreads its spectrum.
-    denoised = np.maximum(denoised_eigenvalues(values, coordinates.noise), _FLOOR_OF_LIMITS * edge)
-    # Fieller's limits are wider by this factor than those for the eigenvalue as it seems, and infinite if it is noise.
-    off = _MAY_BE_NOISE * coordinates.noise_along(vectors)
-    certain = np.sqrt(np.maximum(denoised**2 - off**2, (_FLOOR_OF_LIMITS * edge) ** 2))
-    unshrunk = UnshrunkEstimate(
-        theta + (vectors / denoised) @ (vectors.T @ sums),
-        (vectors / certain**2) @ vectors.T / precision,
-        theta,
-        coordinates.noise**2 * precision,
-    )
     return DescentResult(
         theta + (vectors * last) @ (vectors.T @ sums),
         (vectors * variances) @ vectors.T,
         (vectors * of_xx) @ vectors.T,
-        unshrunk,
+        StepHistory(iterate, rule, coordinates),
     )
 
 

@@ -14,13 +14,14 @@ size of rows is known, the prior always allows coefficients that explain half of
 
 X'X is known with noise too. Its regression on the released matrix has the same eigenvectors. The eigenvalues are
 corrected for the effect of noise on a spectrum [4]_, and are 0 below the noise. The remaining error is noise in
-X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_. Descent released X'(Y - X theta_0) instead, at
-theta_0 near theta: there the error is proportional to ||theta - theta_0||.
+X'Y - X'X theta, proportional to ||theta||: regression calibration [5]_. Descent released X'(Y - X theta_t) instead, at
+many theta_t near theta: there the error is proportional to ||theta - theta_t||. Their change from step to step shows
+X'X once more, most precisely in directions where X'X is small and steps are long: `averaged_descent.StepHistory`.
 
-That takes the distance as it seems. If noise exceeds what rows vary by in a direction, the released X'X can be several
-times too large along it, and the distance seems as much too small. So descent says nothing of directions in which X'X
-may be noise, and less of those near: `averaged_descent._MAY_BE_NOISE`. There limits are the prior's. Its tau is for
-columns that vary as much as others. Coefficients of those that vary less may be as much larger: `squares`.
+That takes the distance as it seems. If noise exceeds what rows vary by in a direction, X'X can seem several times too
+large along it, and the distance seems as much too small. So descent says nothing of directions in which X'X may be
+noise, and less of those near: `averaged_descent._MAY_BE_NOISE`. There limits are the prior's. Its tau is for columns
+that vary as much as others. Coefficients of those that vary less may be as much larger: `squares`.
 
 Beside a known size of rows limits hold more than coefficients that are alike. Of d coefficients of mean square tau^2,
 (I - K) theta is what shrinkage takes away. It is up to sqrt(d) tau times the length of a row of I - K, whatever theta
@@ -74,7 +75,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,9 @@ from dpfast.solvers.ridge import (
     reduced_moments,
     symmetric,
 )
+
+if TYPE_CHECKING:
+    from dpfast.solvers.averaged_descent import StepHistory
 
 # Prior standard deviations tried: from this fraction of the least error in any direction to so many times what the
 # coefficients seem to be.
@@ -145,6 +149,7 @@ class InferenceState:
     start: FloatArray | None = None
     hidden: NDArray[np.bool_] | None = None  # (d,), features whose unit is neither declared nor seen
     squares: FloatArray | None = None  # (d,), of features: of those below the mean coefficients may be larger
+    history: StepHistory | None = None  # of the descent that `xy`, `covariance` and what goes with them follow from
 
     @property
     def signal_to_noise(self) -> float:
@@ -152,6 +157,23 @@ class InferenceState:
         groups = np.split(self.xy, len(self.covariance), axis=1)
         squares = (np.sum(xy * (linalg.pinvh(own) @ xy)) for xy, own in zip(groups, self.covariance, strict=True))
         return float(sum(squares)) / self.xy.size
+
+    def with_steps(self) -> InferenceState:
+        """Return it with what the steps of its history say of least squares."""
+        if self.history is None:
+            return self
+        coordinates, found = self.history.coordinates, self.history.unshrunk()
+        whitening = coordinates.whitening
+        features = len(whitening)
+        return replace(
+            self,
+            xy=whitening.T @ found.theta[:features],
+            covariance=(whitening.T @ found.covariance[:features, :features] @ whitening)[None],
+            spread=1.0,
+            start=whitening.T @ found.mean[:features],
+            lengths=found.lengths[:, :features] @ coordinates.unwhitening.T,
+            history=None,
+        )
 
     def _in_own_units(self, squares: FloatArray) -> InferenceState:
         """Return it in units in which features of less than the mean of these squares may explain as much as that.
@@ -194,6 +216,8 @@ class InferenceState:
         hold `level` of the law, and leave as much on either side. Where there is an intercept it comes last. All are
         NaN if nothing of X'X is above its noise: a prior would be of any size.
         """
+        if self.history is not None:
+            return self.with_steps().posterior(residual_variance, level, of_population=of_population)
         if self.squares is not None:
             sized = self._in_own_units(self.squares)
             return sized.posterior(residual_variance, level, of_population=of_population)
