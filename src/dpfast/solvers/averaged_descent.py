@@ -703,7 +703,7 @@ class UnshrunkEstimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepHistory:
-    """The steps of a descent with a released X'X: what they say of least squares if limits are asked for."""
+    """The steps of a descent with a released X'X: what they say of least squares, if limits are requested."""
 
     iterate: Iterate
     rule: Steps
