@@ -5,8 +5,9 @@ integration has a run of other examples besides, that of ``tools/cover.py --seed
 a ``@reproduce_failure`` line that brings it back.
 
 Of a test with many sets of parameters the whole suite runs every other one, of one with sixty every fourth, drawn
-by their names, and those of coverage all of them. So does a run of files or tests that are named, unless it has
-``--some-parameters``, and one with ``--all-parameters``.
+by their names. ``--parameters`` says which: ``some`` of them, the ``others``, as the run for coverage does, or ``all``,
+as a run of files or tests that are named does. Of slow tests with hundreds of sets every other one is run; which ones
+changes with the commit.
 
 With ``--time-budget SECONDS`` no test is begun after so many seconds, in an order that changes with the commit: what is
 left out on a slow machine is said, and is something else the next time.
@@ -40,14 +41,15 @@ collect_ignore = ["new_family"]
 if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
-# A failing example is reported as it was found: shrinking may take longer than everything else.
-untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("ci", **untimed, derandomize=True, phases=[Phase.explicit, Phase.generate])
-settings.register_profile("random", **untimed, print_blob=True)
+# A failing example is reported as it was found: shrinking may take longer than everything else. Examples are fewer than
+# Hypothesis's hundred, as two runs of continuous integration draw different ones.
+common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "max_examples": 50}
+settings.register_profile("ci", **common, derandomize=True, phases=[Phase.explicit, Phase.generate])
+settings.register_profile("random", **common, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "random")
 
-#: From so many sets of parameters on, the whole suite runs every other one; and every fourth.
-MANY, VERY_MANY = 4, 60
+#: From so many sets of parameters on, the whole suite runs every other one; every fourth; and of slow ones every other.
+MANY, VERY_MANY, HUNDREDS = 4, 60, 200
 
 #: Where sources are made now: a test, or a fixture that several tests share, and how many were made there before.
 MAKES_SOURCES = {"name": None, "numbers": itertools.count()}
@@ -120,8 +122,7 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-parameters", action="store_true", help="also where nothing is named, and there are many")
-    parser.addoption("--some-parameters", action="store_true", help="not all where files are named, and there are many")
+    parser.addoption("--parameters", choices=("some", "others", "all"), help="of tests that have many sets of them")
     parser.addoption("--fresh-noise", action="store_true", help="noise of secure sources from the operating system")
     parser.addoption("--time-budget", type=float, default=math.inf, help="seconds after which no test is begun")
 
@@ -129,27 +130,37 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.begun = time.monotonic()
     # Processes that run the tests get this process's options, and all files by name.
-    if not hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.ARGS:
-        config.option.all_parameters = not config.option.some_parameters
+    if config.option.parameters is None:
+        config.option.parameters = "all" if config.args_source is pytest.Config.ArgsSource.ARGS else "some"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    if not config.option.all_parameters:
+    commit = git_commit(config)
+    if config.option.parameters != "all":
         n_sets = Counter(item.nodeid.partition("[")[0] for item in items)
 
-        def step(item):
+        def is_left_out(item):
             n = n_sets[item.nodeid.partition("[")[0]]
-            return 1 if n < MANY or item.get_closest_marker("slow") is not None else 2 if n < VERY_MANY else 4
+            if item.get_closest_marker("slow") is not None:
+                return n >= HUNDREDS and zlib.crc32(f"{item.nodeid}{commit}".encode()) % 2
+            step = 1 if n < MANY else 2 if n < VERY_MANY else 4
+            is_some = zlib.crc32(item.nodeid.encode()) % step == 0
+            return step > 1 and is_some == (config.option.parameters == "others")
 
-        left_out = {item for item in items if zlib.crc32(item.nodeid.encode()) % step(item)}
+        left_out = {item for item in items if is_left_out(item)}
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     if config.option.time_budget < math.inf:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=config.rootpath, capture_output=True, text=True
-        ).stdout
         random.Random(commit).shuffle(items)
+
+
+def git_commit(config):
+    """The name of the commit, which chooses what is not run every time; nothing where there is no repository."""
+    try:
+        return subprocess.run(["git", "rev-parse", "HEAD"], cwd=config.rootpath, capture_output=True, text=True).stdout
+    except OSError:
+        return ""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,6 @@
 """Run tests on a build that counts lines, and print how much of the package they run: Python, Cython and C.
 
-    python tools/cover.py                 all tests but slow ones
+    python tools/cover.py                 all tests but slow ones; of many parameters, those left out elsewhere
     python tools/cover.py tests/kernels   some of them; no floor is held then
     python tools/cover.py --missing       also the lines that nothing ran
     python tools/cover.py --seed 7        with other examples of property tests, which that seed repeats
@@ -100,7 +100,7 @@ def main() -> int:
     if sys.version_info >= (3, 12):
         environment.setdefault("COVERAGE_CORE", "sysmon")  # a line that was counted costs nothing any more
     tests = [sys.executable, "-m", "coverage", "run", f"--source={site / 'dpfast'}"]
-    tests += ["-m", "pytest", "-q", "-n", "0", "--all-parameters", *INTERRUPTING, *options.tests]
+    tests += ["-m", "pytest", "-q", "-n", "0", *INTERRUPTING, *(options.tests or ["--parameters", "others"])]
     tests += ["--hypothesis-profile=random", f"--hypothesis-seed={options.seed}"] if options.seed else []
     status = subprocess.run(tests, env=environment, check=False, cwd=ROOT).returncode
 
