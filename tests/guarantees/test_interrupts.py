@@ -26,16 +26,16 @@ def interrupted(scenarios, n_final, n_before, left_out=()):
 
 
 def test_an_interrupted_update_or_merge_has_added_nothing():
-    interrupted(accumulators(), 120, 60)
+    interrupted(accumulators(), 60, 30)
 
 
 def test_an_interrupted_ledger_in_memory_has_the_state_before_or_after(tmp_path):
     # What comes earlier adds up, and has changed nothing: all of it is for the slow tests.
-    interrupted(ledgers(tmp_path), 150, 50, left_out=("file",))
+    interrupted(ledgers(tmp_path), 75, 25, left_out=("file",))
 
 
 def test_an_interrupted_ledger_file_has_the_state_before_or_after(tmp_path):
-    interrupted(ledgers(tmp_path), 15, 25, left_out=("memory",))
+    interrupted(ledgers(tmp_path), 8, 12, left_out=("memory",))
 
 
 @pytest.mark.slow
