@@ -410,7 +410,11 @@ class Job:
         plan = self.kind.planned(self.parameters, self.data, given)
         if people is not None or plan.needed_n is None:
             return plan
-        return self.kind.planned(self.parameters, self.data, given | {self.kind.PEOPLE: plan.needed_n})
+        # How many are needed takes as many plans as a search does: it is known.
+        of_needed = self.kind.planned(
+            self.parameters, self.data, given | {self.kind.PEOPLE: plan.needed_n, "target": _ANY_ERROR}
+        )
+        return replace(of_needed, target=plan.target, needed_n=plan.needed_n)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
