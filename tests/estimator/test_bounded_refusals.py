@@ -72,9 +72,11 @@ def test_columns_that_are_no_numbers_are_told_what_to_fit():
 
 
 def test_an_encoded_table_beside_other_outcomes_is_told_of_rows():
-    message = r"X is made by Columns.encode, .* give Columns.transform\(frame\)"
+    message = r"X is made by Columns.encode, .* declare them, .* give Columns.transform\(frame\)"
     table, labels = COLUMNS.encode(FRAME), np.arange(100) % 2
     refused(TypeError, message, lambda ledger: ridge(ledger, box_x=COLUMNS.box).fit(table, FRAME["days"]))
+    bare = Columns(COLUMNS.features).encode(FRAME)
+    refused(TypeError, message, lambda ledger: ridge(ledger, box_x=COLUMNS.box).fit(bare, FRAME["days"]))
     options = {"box_x": COLUMNS.box, "classes": [0, 1]}
     make = ObjectivePerturbationClassifier
     refused(TypeError, message, lambda ledger: make(1.0, 1e-6, ledger=ledger, **options).fit(table, labels))

@@ -12,6 +12,7 @@ def test_plans_are_rows_to_be_compared():
     assert table["expected_error"].tolist() == [plan.expected_error for plan in sizes] + [1.0]
     assert table["needed_n"].isna().tolist() == [False, False, True]
     assert table["score"].isna().tolist() == [True, True, False]
+    assert str(table).splitlines()[0].split() == list(table)
 
 
 def test_a_plan_for_just_enough_people_says_it_once():

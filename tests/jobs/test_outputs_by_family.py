@@ -82,6 +82,8 @@ def test_standard_errors_that_were_paid_for():
     assert ("standard errors", "of 3 of 5 coefficients, as noise hides others") in Classifier().facts(model)
     axes = Classifier().figures(model, [*FEATURES, "tiny"], ["y"])["coefficients"]
     assert "95% limits: noise and sampling" in [text.get_text() for text in axes.get_legend().get_texts()]
+    model.estimate_ = np.ones(5)
+    assert ("standard errors", "of 5 of 5 coefficients") in Classifier().facts(model)
 
 
 def test_the_error_of_a_regression_is_said_to_be_no_smaller_than_it_is():

@@ -581,6 +581,7 @@ def test_releases_are_tabulated_with_what_they_promise():
     assert table.index.tolist() == [1, 2]
     assert table["epsilon"].tolist() == [1.0, 1.0]
     assert [text.startswith("void") for text in table["guarantee"]] == [False, True]
+    assert set(table) <= set(str(table).split())
 
 
 def test_a_guarantee_is_as_weak_as_the_weakest_release():

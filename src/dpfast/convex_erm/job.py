@@ -47,9 +47,9 @@ class _Coefficients(JobType):
         """Say what was chosen."""
         stated = [("penalty used", repr(float(model.ridge_)))]
         if model.inference:
-            known = int(np.sum(~np.isnan(model.estimate_)))
-            what = f"of {known} of {len(model.estimate_)} coefficients, as noise hides others"
-            stated.append(("standard errors", what))
+            known, n = int(np.sum(~np.isnan(model.estimate_))), len(model.estimate_)
+            why = ", as noise hides others" if known < n else ""
+            stated.append(("standard errors", f"of {known} of {n} coefficients{why}"))
         return stated
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from dpfast._documents import Fact, card, facts
 from dpfast._optional import optional
+from dpfast.io.summaries import printed_whole
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -77,7 +78,7 @@ class Plan:
         """
         names = ("n", "expected_error", "target", "needed_n", "relative_to", "score", "expected_score")
         pandas = optional("pandas", "summary")
-        row = pandas.DataFrame({name: [getattr(self, name)] for name in names})
+        row = printed_whole(pandas.DataFrame({name: [getattr(self, name)] for name in names}))
         return row.astype({"needed_n": "Int64", "score": "float64", "expected_score": "float64"})
 
     def _repr_html_(self) -> str:

@@ -225,8 +225,8 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
     if isinstance(table, EncodedTable):
         if not allow_pairs:
             raise TypeError(
-                f"{name} is made by Columns.encode, which has outcomes of its own: with others, give "
-                "Columns.transform(frame)"
+                f"{name} is made by Columns.encode, and takes no outcomes beside it: declare them, Columns(..., "
+                "outcomes=['days']), or give Columns.transform(frame)"
             )
         table = table.blocks()
     if _is_table_list(table) or isinstance(table, Iterator) or _is_plain_iterable(table):

@@ -33,12 +33,12 @@ Columns = Mapping[str, Any]
 
 
 def tabulated(index: Columns, columns: Columns) -> DataFrame:
-    """Return a frame with the names of the tabulated items as its index."""
+    """Return a frame, which prints every column, with the names of the tabulated items as its index."""
     pandas = optional("pandas", "summary")
     # A label may be a tuple, as a state is: it is one label all the same.
     levels = [pandas.Index(labels, name=name, tupleize_cols=False) for name, labels in index.items()]
     rows = levels[0] if len(levels) == 1 else pandas.MultiIndex.from_arrays(levels)
-    return pandas.DataFrame(dict(columns), index=rows)
+    return printed_whole(pandas.DataFrame(dict(columns), index=rows))
 
 
 def write_table(table: DataFrame | Columns, path: str | os.PathLike[str]) -> None:
@@ -271,7 +271,7 @@ class Estimates:
 
     def frame(self) -> DataFrame:
         """Return them as a frame that prints its header and every column."""
-        table = printed_whole(tabulated(self.index, self.columns))
+        table = tabulated(self.index, self.columns)
         table.attrs.update({name: one for name, one in self.header.items() if one is not None})
         return table
 

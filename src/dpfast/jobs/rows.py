@@ -362,7 +362,7 @@ class RowsInput:
                 "labels": "The labels that are predicted: one column, with all its levels (or boolean, for 0 and 1).",
             }[outcomes]
             only = ("boolean", "category") if outcomes == "labels" else ("number", "boolean", "category")
-            bounded = "only features have limits, outcomes are bounded by bound_y in [estimator]"
+            bounded = "only features have limits, outcomes are bounded by bound_y in [estimator], { days = 30.0 }"
             declared = toml.by_name(columns_table(only, limits=bounded), named)
             sections.append(Key("outcomes", declared, what, LEFT_OUT, those))
         self.sections = tuple(sections)

@@ -30,7 +30,7 @@ Target = Literal["population", "least_squares", "ridge"]
 LEVEL = 0.95
 #: Standard error that R-squared has at most, where it is shown.
 R_SQUARED = 0.03
-UNKNOWN = "X'X, or with weights the bias of clipping, is not told from noise: nothing is known of errors"
+UNKNOWN = "NaN: noise hides X'X, or with weights the bias of clipping; more people or a larger epsilon may tell"
 _HIDDEN = "NaN: noise hides these features; limits of each in box_x would tell in which unit it is"
 _GUESSED = "NaN: noise hides these features' effects; narrower box_x, fewer features or a larger epsilon may tell"
 _SAMPLING = "p_value is NaN, as errors and limits leave sampling out: "

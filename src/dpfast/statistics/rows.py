@@ -300,7 +300,9 @@ def check_box(box: object) -> tuple[NDArray[Any], NDArray[Any]]:
     if isinstance(box, tuple | list | np.ndarray) and getattr(box, "ndim", 1) > 0 and len(box) != 2:
         raise ValueError(f"box_x must be two: all lows, and all highs, got {len(box)}; {_BOTH_WAYS}")
     if not isinstance(box, tuple | list):
-        raise check.mistyped("box_x", "limits by name, {name: (low, high)}, or a pair (low, high) of arrays", box)
+        raise check.mistyped(
+            "box_x", "limits by name, {name: (low, high)}, or a pair (low, high) of arrays, as the box of Columns", box
+        )
     low, high = (np.asarray(side) for side in box)
     for name, side in (("low", low), ("high", high)):
         if side.dtype.kind not in "iuf" or side.ndim > 1 or not np.all(np.isfinite(side)):
