@@ -123,7 +123,8 @@ def limits(name: str, value: object) -> tuple[float, float]:
 
 def by_name(name: str, value: Mapping[str, Checked]) -> None:
     """Refuse an empty mapping, or one with keys that are no names."""
-    if not value or not all(isinstance(key, str) and key for key in value):
+    # A frame, whose columns are named too, has a length, but is neither true nor false.
+    if len(value) == 0 or not all(isinstance(key, str) and key for key in value):
         raise ValueError(f"{name} by name must be a mapping of names of columns, text, at least one")
 
 

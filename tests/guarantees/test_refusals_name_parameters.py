@@ -39,6 +39,7 @@ NUMBERS = [10**400, -(10**400), 10**5000, -(10**5000), np.uint64(2**63), Fractio
 HOSTILE = [
     *("no such word", b"no", {}, {1, 2}, [[1], [2, 3]], 1j, math.nan, Thing()),
     *(np.array("no"), np.array(2), np.array([1.0, 2.0, 3.0]), np.array([]), (None, None, None)),
+    *(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}), pd.Series([1.0, 2.0], index=["a", "b"])),
     *NUMBERS,
 ]
 
