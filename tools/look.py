@@ -70,12 +70,13 @@ def found_by_search(built: Path, requested: str) -> list[str]:
 
     Words are stemmed as those of the index are. (The whole phrase in a heading, or a Python name, scores besides.)
     """
-    from snowballstemmer import stemmer
+    from sphinx.search.en import SearchEnglish
 
+    stem = SearchEnglish({}).stem  # which is not the same in all versions of Sphinx
     text = (built / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     scores: dict[int, int] = {}
-    for place, word in enumerate(stemmer("english").stemWords(requested.lower().split())):
+    for place, word in enumerate(map(stem, requested.lower().split())):
         of_word: dict[int, int] = {}
         for terms, score in ((index["terms"], 5), (index["titleterms"], 15)):
             pages = terms.get(word, [])
