@@ -240,11 +240,11 @@ def scaling() -> list[str]:
 SECTIONS = {
     "sums": (
         "Sums",
-        "Ours clips every row to its bound and adds integers exactly: the result does not depend on the order of rows,"
-        " on threads or on blocks. The others add in floating point, and do not clip unless it is said.",
+        "Ours clips every row to its bound and adds integers exactly. The others add in floating point, and do not clip"
+        " unless it is said.",
         sums,
     ),
-    "visits": ("First visits", "Returns of first visits, summed by state, for policy evaluation.", visits),
+    "visits": ("First visits", "Returns of first visits, summed by state.", visits),
     "noise": (
         "Noise",
         "Ours draws exactly the rounded Gaussian from a cryptographic source. OpenDP and diffprivlib draw exact"
@@ -253,8 +253,8 @@ SECTIONS = {
     ),
     "fits": (
         "Fits",
-        "A private fit does more than a plain one: it calibrates, draws noise, computes limits of coefficients."
-        " By default a regression passes over its rows many times, for a far lower error.",
+        "A private fit also calibrates, draws noise and computes limits of coefficients. By default a regression passes"
+        " over its rows many times, for a far lower error.",
         fits,
     ),
     "files": ("Files", "1 would mean that bounds, exact sums, noise and limits cost nothing beside decoding.", files),
@@ -279,8 +279,8 @@ def page(names: list[str]) -> Iterator[str]:
     yield ""
     yield (
         "`python -m benchmarks.performance --write` measures and writes this page. Both sides of a row are timed"
-        f" alternately in one process, {ROUNDS} times. A time is a median. The last column is their time over ours, the"
-        " median of the rounds and, in brackets, their quartiles: above 1 dpfast is faster."
+        f" alternately in one process. Times are medians of {ROUNDS}. The last column is their time over ours, with"
+        " quartiles in brackets: above 1 dpfast is faster."
     )
     yield ""
     yield f"Measured on {machine()}."
