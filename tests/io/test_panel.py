@@ -380,7 +380,8 @@ def test_an_intervention_is_a_number_of_periods_or_a_label(given, periods, numbe
 )
 def test_what_is_no_number_and_no_label_is_refused(given, periods):
     words = (
-        r"n_pre must be a number of periods, at least 1 and below the \d+ of donors, or the label of the first period"
+        r"n_pre must be a number of periods, at least 1 and below the \d+ of donors, or the label of the first period.*"
+        r"got .*; donors are rows, or columns with orientation='periods_by_units'"
     )
     with pytest.raises(ValueError, match=words):
         intervention_at(given, periods, len(periods))

@@ -34,6 +34,7 @@ from dpfast.io.states import StateEncoder
 from dpfast.kernels.columns import Rows, kept
 
 Orientation: TypeAlias = Literal["units_by_periods", "periods_by_units"]
+_WAYS = "; donors are rows, or columns with orientation='periods_by_units'"
 
 
 @dataclass(frozen=True)
@@ -290,8 +291,7 @@ def target_rows(
         accepted = " or ".join(f"{length} ({meaning})" for meaning, length in lengths.items())
         first = f" (with {len(predictors)} predictors, which come first)" if predictors else ""
         raise ValueError(
-            f"{name} must have as many periods as the donors, {accepted}{first}, got shape {rows.shape}"
-            "; donors are rows, or columns with orientation='periods_by_units'"
+            f"{name} must have as many periods as the donors, {accepted}{first}, got shape {rows.shape}{_WAYS}"
         )
     if is_frame(target) and periods is not None:
         _check_same_periods(target, periods[: rows.shape[-1]], name)
@@ -367,7 +367,7 @@ def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "do
         return int(number)
     raise ValueError(
         f"n_pre must be a number of periods, at least 1 and below the {n_periods} of {name}, or the label of the first "
-        f"period after the intervention (of the second, or a later one): got {n_pre!r}"
+        f"period after the intervention (of the second, or a later one): got {n_pre!r}" + _WAYS * (name == "donors")
     )
 
 
