@@ -90,7 +90,7 @@ class Untouched:
         (
             ObjectivePerturbationRegressor,
             {"bound_y": 1.0, "constraint": None},
-            r"constraint must be given with SquaredLoss\(\), such as dpfast.L2Ball\(1.0\)",
+            r"constraint must be given with SquaredLoss\(\) \(loss='squared'\), such as dpfast.L2Ball\(1.0\)",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -107,7 +108,14 @@ def test_a_number_that_a_function_cannot_take_is_refused_by_its_name(function, u
     assert not mistakes
 
 
-NO_NUMBERS = [[[1], [2, 3]], 10**400, "no such word", {}, Thing(), 1j]
+LABELLED = ROWS[0], np.arange(30) % 2
+
+
+def classified():
+    return ObjectivePerturbationClassifier(**BUDGET, bound_x=2.0, classes=[0, 1], random_state=0).fit(*LABELLED)
+
+
+NO_NUMBERS = [np.array(["a", "b"]), [[1], [2, 3]], 10**400, "no such word", {}, Thing(), 1j]
 THREE = {"low": [0.0, 1.0, 2.0], "high": [2.0, 3.0, 4.0]}
 ARRAYS = [
     (plotting.roc, {"outcomes": [0, 1, 1], "scores": [0.1, 0.5, 0.9]}),
@@ -130,6 +138,12 @@ ARRAYS = [
         {"feature_names": ["a", "b"], "outcome_names": ["y"], "reference": [[0.0, 1.0]]},
     ),
     (
+        partial(PolicyEvaluation.plan, **BUDGET | OF_VISITS),
+        {"visited": [0.5] * 4, "value_spread": 0.1, "truncated": 0.5},
+    ),
+    (lambda n: PolicyEvaluation.plot_plan(n, 4, **BUDGET, gamma=0.9), {"n": [1000, 2000]}),
+    (lambda positive: classified().plot_calibration(*LABELLED, positive=positive), {"positive": 1}),
+    (
         partial(datasets.markov_trajectories, m=2, horizon=3),
         {"transitions": [[0.5, 0.5], [0.0, 0.0]], "start": [1.0, 0.0], "rewards": [0.0, 1.0]},
     ),
@@ -141,11 +155,11 @@ def test_what_holds_no_numbers_or_names_is_refused_by_its_name(function, usual):
     function(**usual)
     mistakes = []
     for parameter in usual:
-        # Two lists can be two names.
-        for given in NO_NUMBERS[("name" in parameter or parameter == "features") :]:
+        # Two words, or lists, can be two names.
+        for given in NO_NUMBERS[2 * ("name" in parameter or parameter == "features") :]:
             with pytest.raises((TypeError, ValueError)) as caught:
                 function(**{**usual, parameter: given})
-            if parameter not in str(caught.value) or "float()" in str(caught.value):
+            if not re.search(rf"\b{parameter}\b", str(caught.value)) or "float()" in str(caught.value):
                 mistakes.append((parameter, type(given), str(caught.value)))
     assert not mistakes
 

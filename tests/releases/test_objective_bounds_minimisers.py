@@ -132,7 +132,7 @@ def test_privacy_is_tight_where_the_slope_is_at_its_bound(adjacency):
 
 def test_a_squared_loss_without_a_constraint_is_not_private():
     """The noise that is right on [-1, 1] is not where nothing bounds the gradient: no noise is."""
-    with pytest.raises(ValueError, match=r"constraint must be given with SquaredLoss\(\), .* no bound"):
+    with pytest.raises(ValueError, match=r"constraint must be given with SquaredLoss\(\) .* no bound"):
         ObjectiveBounds(SquaredLoss(), 1, 1.0, 1.0)
     chosen = ObjectivePerturbation.calibrate(
         Privacy(1.0, 0.0, "add_remove"), ObjectiveBounds(SquaredLoss(), 1, 1.0, 1.0, L2Ball(1.0))

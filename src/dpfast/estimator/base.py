@@ -714,7 +714,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         >>> [text.get_text() for text in axes.get_legend().get_texts()]
         ['wanted: 0.1', 'epsilon 0.5', 'epsilon 2']
         """
-        people, budgets = np.atleast_1d(np.asarray(n)).tolist(), np.ravel(check.array("epsilon", epsilon)).tolist()
+        check.array("n", n)
+        people, budgets = np.ravel(np.asarray(n)).tolist(), np.ravel(check.array("epsilon", epsilon)).tolist()
         wanted = {} if target is None else {"target": target}
         found, refused = {}, None
         for count, budget in product(people, budgets):

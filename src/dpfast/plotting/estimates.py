@@ -362,7 +362,7 @@ def draw_classes(
         raise ValueError(f"y_public must have a label a row, {len(probabilities)}, got {len(labels)}")
     if not np.all(np.isin(labels, model.classes_)):
         raise ValueError("y_public must hold declared classes alone")
-    if positive is not None and positive not in classes:
+    if check.optional(check.label, "positive", positive) is not None and positive not in classes:
         raise ValueError(f"positive must be one of the classes {classes}, got {positive!r}")
     ax, title, label, unit = options
     if positive is None and len(classes) > _DRAWN:

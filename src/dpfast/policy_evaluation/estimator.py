@@ -490,7 +490,7 @@ class PolicyEvaluation(PrivateEstimator):
         distances = np.array(0.5 * deviation)
         if value_spread is not None:
             distances = _checked_shares(value_spread, n_states, "value_spread")
-        cut = 0.0 if truncated == 0.0 else check.share("truncated", truncated, whole=True)
+        cut = 0.0 if check.real("truncated", truncated) == 0.0 else check.share("truncated", truncated, whole=True)
         if math.isinf(privacy.epsilon):
             return Plan(m, 0.0, target, 1, {})
         staged = estimator._is_staged
@@ -808,10 +808,9 @@ def _same_states(one: tuple[int, Any, bool], other: tuple[int, Any, bool]) -> tu
 
 def _checked_shares(guessed: Any, n_states: int, name: str) -> FloatArray:
     """Return the share of something in each state, or one for all."""
-    shares = np.asarray(guessed)
-    if shares.ndim == 0:
+    if check.array(name, guessed).ndim == 0:
         return np.array(max(check.share(name, guessed, whole=True), 1e-12))  # errors are divided by it
-    shares = checked_of_states(name, shares, n_states, 1, (1e-12, 1.0))
+    shares = checked_of_states(name, guessed, n_states, 1, (1e-12, 1.0))
     if not np.all(shares > 0.0):
         raise ValueError(f"{name} must lie in (0, 1] in all states")
     return shares
