@@ -42,7 +42,7 @@ _STEPS, _PRECISION = 40, 1e-6
 _LEAST_SPREAD = 1e-9
 # Counts are certain beyond this many standard deviations of their noise. What that choice adds to the standard error of
 # t^2, over the cube of a count's relative variance, and what noise in counts takes from quotients, over that variance.
-_CERTAIN, _CHOSEN, _DILUTED = 2.0, 32.0, 2.0
+_CERTAIN, _CHOSEN, _DILUTED = 2.0, 32.0, 4.0
 # Standard errors by which t^2, and the like of tails, is read up for deviations.
 _UP, _FAR = 0.8, 1.0
 # Least variance of returns within a state, over their mean square.
