@@ -76,6 +76,12 @@ def test_a_few_private_people_lose_no_more_than_a_constant_does():
     assert np.mean(errors) < 1.1
 
 
+def test_of_fewer_people_the_sum_of_outcomes_has_less_of_the_noise():
+    scales = [_fit(*_table(n)).releases_[-1].scales for n in (900, 30_000)]
+    # The noise of two blocks differs by a power of two.
+    assert [one["y"] / one["xy"] for one in scales] == [0.5, 1.0]
+
+
 def test_the_whole_budget_is_spent_on_the_mean_which_all_predictions_are():
     X, Y = _table(60)
     model = _fit(X, Y + 1.0)

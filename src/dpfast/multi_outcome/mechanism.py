@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -61,12 +61,10 @@ class FeatureScaling:
 
     def blocks(self, adjacency: Adjacency, *, several_rows: bool = False) -> list[str]:
         """Name the blocks of moments that are released under an adjacency."""
-        names = ["xx", "xy"]
-        if self.sums:
-            names += ["x", "y"]
-            # Under replace-one the number of people is public, and that of rows if a person is a row.
-            names += ["n"] if adjacency == "add_remove" or several_rows else []
-        return names
+        if not self.sums:
+            return ["xx", "xy"]
+        # Under replace-one the number of people is public, and that of rows if a person is a row.
+        return ["xx", "xy", "x", "y"] + (["n"] if adjacency == "add_remove" or several_rows else [])
 
 
 #: How many times the norm of the shortest rows that of others may be, for a way to sum these to be tried.
@@ -77,6 +75,9 @@ _HOPELESS = 0.9
 #: With delta 0: people over half the deviation of noise in moments of bounds 1, below which they show the mean outcome
 #: alone.
 _FEWEST_OF_MOMENTS = 120.0
+#: With delta 0: how many times smaller than their bound allows squares of outcomes are, and of what people are assumed
+#: to show of coefficients, over what they do.
+_LESS_VARIED, _SHRUNK = 8.0, 2.0
 #: Share for the number of people where it is private and may be few, and of the rest where they are.
 _COUNT, _COUNT_OF_FEWEST = 0.04, 0.2
 
@@ -123,6 +124,8 @@ class Options:
         For a release an outcome (the naive baseline): how they share the budget.
     printed : bool
         Whether the noise is PRIMO's printed one.
+    times : mapping
+        How many times the variance of noise in blocks, by name, counts more than if outcomes are at their bound.
     """
 
     max_rows: int | None = None
@@ -130,6 +133,7 @@ class Options:
     sample: tuple[int, int] | None = None
     composition: Composition | None = None
     printed: bool = False
+    times: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,8 +156,7 @@ class MomentMechanism:
         scalings = [scaling for scaling in scalings if scaling.radius <= _LONGEST_ROW_RATIO * least]
         # Bounds so far apart that squares would overflow leave nothing to choose.
         signal = features * min(rounded_bound(bound_y, outcomes) / least, 2.0**500) ** 2
-        candidates = (cls._of(scaling, privacy, bound_y, shape, signal, options) for scaling in scalings)
-        return min(candidates, key=lambda chosen: chosen.cost)
+        return min((cls._of(one, privacy, bound_y, shape, signal, options) for one in scalings), key=attrgetter("cost"))
 
     @classmethod
     def _of(
@@ -169,6 +172,7 @@ class MomentMechanism:
         radii = rounded_bound(scaling.radius, features), rounded_bound(bound_y, outcomes)
         each_outcome = options.composition is not None
         costs = prediction_costs(features, 1 if each_outcome else outcomes, *radii, signal)
+        costs |= {name: factor * costs[name] for name, factor in options.times.items()}
         people = None
         if options.max_rows is not None:
             people = DeclaredPeople.of(options.max_rows, options.block_bounds, scaling.radius, bound_y, shape)
@@ -249,9 +253,11 @@ class Moments(Around[Regression]):
                 n_rows, left = yield from number_of_rows("number of people", left, _COUNT)
             if self._shows_mean_alone(n_rows):
                 return (yield from self._mean_alone(left, n_rows))
-            if left is not noise.privacy:
-                again = MomentMechanism.cheapest([self.chosen.scaling], left, self.bound_y, noise.shape, Options())
-                noise = again.calibration
+            assumed = assumed_of(self.chosen, round(n_rows), noise.shape, self.bound_y, (SPREAD, SPREAD), R2)
+            # What the level loses stays; of what coefficients lose shrinkage leaves the less, the more it is.
+            level = (1.0 + _SHRUNK * assumed.loss_of_noise(noise.noise) / R2) ** 2
+            own = Options(times={"xy": _LESS_VARIED, "y": _LESS_VARIED * level, "n": level})
+            noise = MomentMechanism.cheapest([self.chosen.scaling], left, self.bound_y, noise.shape, own).calibration
         statistic, bits = (given, None) if noise.sample is None else (_sampled, noise.bound_to)
         released = yield Query("moments of features and outcomes", noise, statistic, sampled_by=bits)
         return partial(self._solved, released, noise)
@@ -425,8 +431,7 @@ def planned(
 
     def lost(people: int, noise: MomentNoise) -> float:
         assumed = assumed_of(chosen, people, shape, bound_y, spreads, score)
-        shrunk = max(score - assumed.expected_score(assumed.loss_of_noise(noise)), 0.0)
-        return shrunk + assumed.loss_of_level(noise)
+        return max(score - assumed.expected_score(assumed.loss_of_noise(noise)), 0.0) + assumed.loss_of_level(noise)
 
     def error_of_noise(people: int) -> float:
         return math.sqrt(lost(people, replace(noise, sampling=0.0)) * spreads[1])
