@@ -253,9 +253,9 @@ _PLAIN_SIZE, _MOMENTUM = 0.5, 0.8
 # with coefficients.
 _FEW_STEPS, _FEWEST_AVERAGED, _IN_ONE = 30, 12, 0.25
 _LENGTHS_OF_FEW, _LENGTHS_OF_FEWER, _MOVING = (1.5, 0.04), (3.0, 0.13), 0.5
-# The power of the seeming variance of their noise, beside that of a random walk's; and the bound on normal outcomes
-# over their clip.
-_SEEMS, _USUAL_REACH = 0.6, 12.0
+# The power of the seeming variance of their noise, beside that of a random walk's; the bound on normal outcomes over
+# their clip; and what is lost over this noise.
+_SEEMS, _USUAL_REACH, _LOST = 0.6, 12.0, 1.2
 # The largest share of people that is clipped, and how fast it is reached as noise grows.
 _MOST_CLIPPED, _CLIPPED_SCALE, _CLIPPED_POWER = 0.6, 6.0, 0.8
 # How far the clip follows a step's count, and the count's weight in a sum: its unit over what the sum may move.
@@ -863,7 +863,7 @@ def _lost_of_few(theta: FloatArray, variance: float, walked: float, reach: float
     with normal, heavy-tailed, skewed, binary and mostly zero outcomes.
     """
     noise = variance**_SEEMS * walked ** (1.0 - _SEEMS) * math.sqrt(reach / _USUAL_REACH)
-    return float(min(1.0, noise / max(float(np.mean(theta[:-1] ** 2)), _TINY)))
+    return float(min(1.0, _LOST * noise / max(float(np.mean(theta[:-1] ** 2)), _TINY)))
 
 
 def _random_walk_variance(iterate: Iterate, rule: Steps) -> float:
