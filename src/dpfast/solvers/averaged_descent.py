@@ -236,8 +236,8 @@ _TURNS = 0.8
 _EIGENVALUE_FLOOR = 0.25
 # The same for limits, where a hidden direction is to say next to nothing.
 _FLOOR_OF_LIMITS = 0.075
-# Deviations of its error that an eigenvalue for limits may be off by.
-_MAY_BE_NOISE = 1.8
+# Deviations of its error that an eigenvalue for limits may be off by: of which .6 are the bias that steps have left.
+_MAY_BE_NOISE = 2.4
 # How often X'X is found from its own effect on the steps.
 _CORRECTIONS = 3
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
