@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,8 @@ def same(one, other):
         return same(list(one), list(other)) and same(list(one.values()), list(other.values()))
     if hasattr(one, "to_dict"):
         return one.to_dict() == other.to_dict() and all(same(one.values[key], other.values[key]) for key in one.values)
+    if is_dataclass(one):
+        return type(one) is type(other) and all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
     return type(one) is type(other) and one == other
 
 
