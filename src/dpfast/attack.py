@@ -15,9 +15,9 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -429,23 +429,57 @@ class Finding:
         return {"mechanism": self.name} | claimed(self.privacy) | finite | {name: getattr(self, name) for name in plain}
 
 
-def sum_attack(name: str, estimator: Any, fit: Callable[[bool], Release], exact: Sequence[FloatArray]) -> Attack:
-    """Attack a released sum, by its exact values on the table and on its neighbour, where these differ."""
-    record = probe(lambda: fit(False))
+class View(NamedTuple):
+    """A release as an attacker sees it, in units of the recorded noise in every entry."""
+
+    release: Release
+    #: The noise: what was released, less what was summed.
+    noise: FloatArray
+    #: The sum of the neighbour, less that of the table.
+    moved: FloatArray
+
+
+def view_attack(name: str, estimator: Any, view: Callable[[bool], View]) -> Attack:
+    """Attack a released sum by the noise where neighbours differ, in units of the difference.
+
+    The entries that differ, and their noise, may be others in each run: they depend on earlier releases.
+    """
+    record, _, differs = probe(lambda: view(False))
     # L2-Laplace noise has a known law as a whole; of other noise what is the same on both tables says nothing.
     is_whole = record.mechanism == "L2-Laplace"
-    moved = np.arange(len(exact[0])) if is_whole else np.flatnonzero(exact[0] != exact[1])
+
+    def chosen(moved: FloatArray) -> NDArray[np.intp]:
+        order = np.argsort(moved, kind="stable")
+        return order if is_whole else order[moved[order] != 0.0]
+
+    def length(moved: FloatArray) -> float:
+        return float(np.linalg.norm(moved, _NORMS.get(record.mechanism)))
 
     def seen(neighbour: bool) -> FloatArray:
-        return np.asarray(fit(neighbour).values["sum"].ravel()[moved] - exact[neighbour][moved])
+        _, off, moved = view(neighbour)
+        return off[chosen(moved)] * (length(differs) / length(moved))
 
+    shift = differs[chosen(differs)]
     # The record states the standard deviation of an entry: of Laplace noise, of vectors of one.
-    size = len(moved) if is_whole else 1
-    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else math.sqrt(size + 1.0))
-    law = shift_law(record.mechanism, (exact[0][moved] - exact[1][moved],), (float(scale),))
+    scale = 1.0 if record.mechanism == "Gaussian" else 1.0 / math.sqrt((len(shift) if is_whole else 1) + 1.0)
+    law = shift_law(record.mechanism, (shift,), (scale,))
+    if isinstance(law, GaussianShift):
+        law = replace(law, parts=tuple(np.eye(len(shift), dtype=bool)))
     # A pure sum may leave all of delta to what comes after.
     beside = " beside a delta" if getattr(estimator, "delta", 0.0) > record.privacy.delta == 0.0 else ""
     return Attack.on(f"{name}{beside}", record, law, seen, estimator)
+
+
+def sum_attack(name: str, estimator: Any, fit: Callable[[bool], Release], exact: Sequence[FloatArray]) -> Attack:
+    """Attack a released sum, by its exact values on the table and on its neighbour."""
+
+    def view(neighbour: bool) -> View:
+        release = fit(neighbour)
+        scale = release.scales["sum"]
+        off = release.values["sum"].ravel() - exact[neighbour]
+        return View(release, off / scale, (exact[1] - exact[0]) / scale)
+
+    return view_attack(name, estimator, view)
 
 
 def claims(privacy: Privacy, *, delta: bool | None = None) -> Iterator[Privacy]:

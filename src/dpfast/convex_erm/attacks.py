@@ -16,13 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, claimed, claims, probe, shift_law
 from dpfast.convex_erm.classifier import ObjectivePerturbationClassifier
 from dpfast.convex_erm.mechanism import fitting
 from dpfast.convex_erm.regressor import ObjectivePerturbationRegressor
-from dpfast.estimator.bounded_attacks import counts_attacks, stages_attack
+from dpfast.estimator.bounded_attacks import counts_attacks, stage_attack, stages_attack
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.solvers import (
@@ -245,29 +244,12 @@ def _mean_count_attack(privacy: Privacy) -> Attack:
 
 def _curvatures_attack(name: str, estimator: Any, privacy: Privacy) -> Attack:
     """Attack the sum of curvatures after a minimiser: with coefficients of about 0 a row adds what is known."""
-    people = np.array([[1.0], [0.5], [-0.5]]), np.array([1, -1, 1])
-    other = np.array([[0.0], [0.5], [-0.5]]), people[1]
+    rows, outcomes = np.array([[1.0], [0.5], [-0.5]]), np.array([1, -1, 1])
     is_other = privacy.adjacency == "replace_one"
-    tables = [people, other if is_other else (people[0][1:], people[1][1:])]
-    summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
-
-    def of_first_sum(releases: tuple[Release, ...]) -> tuple[float, list[float]]:
-        """Return the sum released after the minimiser, and its exact value of either table."""
-        stages = summed[0].mechanism.stages()
-        next(stages)
-        query = stages.send(releases[0])
-        return float(releases[1].values["xx"][0, 0]), [float(query.statistic(one.statistic).xx[0, 0]) for one in summed]
-
-    releases = probe(lambda: estimator.fit(*tables[0])).releases_
-    _, exact = of_first_sum(releases)
-    law = shift_law(releases[1].mechanism, (np.array([exact[0] - exact[1]]),), (float(releases[1].scales["xx"]),))
-
-    def seen(neighbour: bool) -> FloatArray:
-        found, exact = of_first_sum(estimator.fit(*tables[neighbour]).releases_)
-        return np.array([found - exact[neighbour]])
-
+    other = (rows * [[0.0], [1.0], [1.0]], outcomes) if is_other else (rows[1:], outcomes[1:])
     beside = " beside a delta" if privacy.delta > 0.0 else ""
-    return replace(Attack.on(f"{name}{beside}", releases[1], law, seen, estimator), effort=0.25)
+    attack = stage_attack(f"{name}{beside}", estimator, [(rows, outcomes), other], "curvatures")
+    return replace(attack, effort=0.25)
 
 
 def _descent_attack(
@@ -290,7 +272,7 @@ def _descent_attack(
     tables: list[tuple[Any, ...]] = [
         (*(np.repeat(part, copies, axis=0) for part in one), *own) for one, own in zip(people, owners, strict=True)
     ]
-    return stages_attack(name, estimator, tables, privacy, last=last)
+    return stages_attack(name, estimator, tables, last=last)
 
 
 def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], classes: Sequence[int]) -> Attack:
@@ -300,35 +282,10 @@ def _margins_attack(privacy: Privacy, method: Literal["objective", "gradient"], 
     )
     people = [(np.array([[0.5], [-0.5], [1.0]]), np.array([1, -1, label])) for label in (1, -1)]
     tables = people if privacy.adjacency == "replace_one" else [people[0], (people[0][0][:2], people[0][1][:2])]
-    summed = [estimator._sum(privacy, noise.SecureSource(), *table) for table in tables]
-
-    def counted(releases: tuple[Release, ...], at: int) -> tuple[Release, FloatArray, FloatArray]:
-        """Return a release of counts, the noise in the cells that differ and by how much, the first table's first."""
-        stages, own = summed[0].mechanism.stages(), []
-        query = next(stages)
-        for release, following in zip(releases, [*releases[1:], None], strict=True):
-            if "counts" in query.name:
-                exact = [query.statistic(one.statistic).to_float64().ravel() for one in summed]
-                order = np.argsort(exact[1] - exact[0])
-                order = order[exact[0][order] != exact[1][order]]
-                noisy = release.values["sum"].ravel() - exact[at]
-                own.append((release, noisy[order], (exact[0] - exact[1])[order]))
-            if following is not None:
-                query = stages.send(release)
-        # Few people are counted twice. Of several classes two labels may have the same cell by the link.
-        return own[0 if len(classes) > 2 else -1]
-
-    record, _, apart = counted(probe(lambda: estimator.fit(*tables[0])).releases_, 0)
-    scale = record.scales["sum"] / (1.0 if record.mechanism == "Gaussian" else np.sqrt(2.0))
-    law = shift_law(record.mechanism, (apart,), (float(scale),))
-
-    def seen(neighbour: bool) -> FloatArray:
-        return counted(estimator.fit(*tables[neighbour]).releases_, int(neighbour))[1]
-
-    beside = " beside a delta" if estimator.delta > record.privacy.delta == 0.0 else ""
     several = " of several classes" if len(classes) > 2 else ""
-    attack = Attack.on(f"counts of margins{several}, after {method}{beside}", record, law, seen, estimator)
-    return replace(attack, effort=0.25)
+    return replace(
+        stage_attack(f"counts of margins{several}, after {method}", estimator, tables, "counts"), effort=0.25
+    )
 
 
 def _with(one: Minimised, what: str, separator: str = " ", **options: Any) -> Minimised:

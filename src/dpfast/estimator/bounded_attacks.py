@@ -7,19 +7,30 @@ together move most.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, GaussianShift, Law, NormShift, claimed, claims, flattened, probe, sum_attack
+from dpfast.attack import (
+    Attack,
+    GaussianShift,
+    View,
+    claimed,
+    claims,
+    flattened,
+    probe,
+    sum_attack,
+    view_attack,
+)
 from dpfast.ledger import Release
-from dpfast.privacy import Adjacency, Privacy
-from dpfast.statistics import Gram
+from dpfast.privacy import Adjacency, Privacy, Unit
+from dpfast.releases.mechanism import Mechanism, Query
+from dpfast.releases.moments import JointMoments
 from dpfast.statistics.norm_histograms import NormHistograms, size_counts
 
 Table = tuple[FloatArray, FloatArray]
@@ -48,8 +59,6 @@ class Rows:
     outcome: float = 1.0
     #: Number of outcomes, of one length in all; if several, each has a release of its own, with the recorded scales.
     n_outcomes: int = 1
-    #: Recorded noise off the diagonal of X'X in units of that on it.
-    off_diagonal: float = math.sqrt(0.5)
     #: Whether X'X is known to be diagonal, and released so.
     diagonal: bool = False
 
@@ -83,69 +92,32 @@ class Rows:
             return first, second
         return (np.vstack([second[0], first[0]]), np.vstack([second[1], first[1]])), second
 
-    def worst_tables(
-        self, adjacency: Adjacency, names: tuple[str, ...], scales: FloatArray
-    ) -> tuple[tuple[Table, Table], FloatArray]:
-        """Return the neighbours with blocks farthest apart in units of the noise, and their difference."""
+    @property
+    def table(self) -> Table:
+        """Some table of the person's rows."""
+        return self.tables(float(self.cosines[0]), 1.0, "replace_one")[0]
+
+    def worst_tables(self, adjacency: Adjacency, record: Release) -> tuple[tuple[Table, Table], FloatArray]:
+        """Return the neighbours with blocks farthest apart in units of the noise of a release, and their difference."""
+        names = tuple(record.scales)
+        rows, scales = self if "x" in names else replace(self, center=0.0), deviations(record, names)
 
         def moved(tables: tuple[Table, Table]) -> FloatArray:
-            first, second = (flattened(self.blocks(table), names) for table in tables)
+            first, second = (flattened(rows.blocks(table), names) for table in tables)
             return second - first
 
-        candidates = (self.tables(cosine, sign, adjacency) for cosine in self.cosines for sign in self.signs)
+        candidates = (rows.tables(cosine, sign, adjacency) for cosine in rows.cosines for sign in rows.signs)
         tables = max(candidates, key=lambda pair: float(np.linalg.norm(moved(pair) / scales)))
         return tables, moved(tables)
 
-    def scales(self, record: Release, names: tuple[str, ...]) -> FloatArray:
-        """Return the recorded deviation of every coordinate."""
-        return deviations(record, names, self.off_diagonal)
 
-
-def deviations(record: Release, names: tuple[str, ...], off_diagonal: float = math.sqrt(0.5)) -> FloatArray:
-    """Return the recorded deviation of every coordinate; that off the diagonal of X'X in units of that on it."""
+def deviations(record: Release, names: tuple[str, ...]) -> FloatArray:
+    """Return the recorded deviation of every coordinate; that off the diagonal of X'X is a root of 1/2 of it."""
     spread: dict[str, Any] = {name: np.full(np.shape(record.values[name]), record.scales[name]) for name in names}
     if record.mechanism == "Gaussian" and "xx" in spread and spread["xx"].ndim > 1:
         side = spread["xx"].shape[-1]
-        spread["xx"] = spread["xx"] * np.where(np.eye(side) > 0.0, 1.0, off_diagonal)
+        spread["xx"] = spread["xx"] * np.where(np.eye(side) > 0.0, 1.0, math.sqrt(0.5))
     return flattened(spread, names)
-
-
-def shifted_attack(rows: Rows, adjacency: Adjacency, fit: Callable[[Table], Release], estimator: object) -> Attack:
-    """Attack a release of moments, fitted from a table, at the angle that its recorded noise makes the worst."""
-    record = probe(lambda: fit(rows.tables(float(rows.cosines[0]), 1.0, "replace_one")[0]))
-    names = tuple(record.values)
-    if "x" not in names:
-        rows = replace(rows, center=0.0)
-    scales = rows.scales(record, names)
-    tables, shift = rows.worst_tables(adjacency, names, scales)
-    centres = [flattened(rows.blocks(table), names) for table in tables]
-    # L2-Laplace noise is one draw for all blocks, each scaled by a power of two.
-    stretch: FloatArray = np.ones(len(scales))
-    law: Law
-    if record.mechanism == "Gaussian":
-        law = GaussianShift(shift, scales, _parts(record, names))
-    else:
-        usual = record.scales[names[0]]
-        stretch = np.exp2(np.round(np.log2(usual / scales)))
-        # The deviation of a coordinate is recorded.
-        law = NormShift((shift * stretch,), (usual / math.sqrt(len(scales) + 1.0),))
-
-    def seen(neighbour: bool) -> FloatArray:
-        return (flattened(fit(tables[neighbour]).values, names) - centres[neighbour]) * stretch
-
-    return Attack.on(rows.name, record, law, seen, estimator)
-
-
-def _parts(record: Release, names: tuple[str, ...]) -> tuple[NDArray[np.bool_], ...]:
-    """Coordinates of every block; those of X'X on its diagonal and off it apart."""
-    shapes = [np.shape(record.values[name]) for name in names]
-    marked: dict[str, FloatArray] = {
-        name: np.full(shape, index + 1.0) for index, (name, shape) in enumerate(zip(names, shapes, strict=True))
-    }
-    if marked["xx"].ndim > 1:
-        marked["xx"] = marked["xx"] - np.eye(marked["xx"].shape[-1])
-    labels = flattened(marked, names)
-    return tuple(labels == label for label in np.unique(labels))
 
 
 # Lengths are rounded to the grid of sums: what differs may be this share shorter. What is as short changes nothing.
@@ -178,66 +150,97 @@ def _attack(what: str, estimator: Any, sizes: NormHistograms, tables: list[tuple
     return sum_attack(f"counts by size, {what}", estimator, lambda one: estimator.fit(*tables[one]).releases_[0], exact)
 
 
+class Neighbours:
+    """The fits of an estimator to a table and to its neighbour; an attacker knows both, as what `_fit` takes."""
+
+    def __init__(self, estimator: Any, tables: Iterable[tuple[Any, ...]]) -> None:
+        self.estimator, self.tables = estimator, list(tables)
+        source = noise.SecureSource()
+        summed = [estimator._sum(estimator._checked(), source, *table) for table in self.tables]
+        self.mechanism: Mechanism[Any] = summed[0].mechanism
+        self.statistics = [one.statistic for one in summed]
+
+    def releases(self, neighbour: bool) -> tuple[Release, ...]:
+        """Fit one of the tables."""
+        model, table = self.estimator._with({}), self.tables[neighbour]
+        # Last is how many rows of a person count, if people have several.
+        unit: Unit = "person" if isinstance(table[-1], int) else "row"
+        found: tuple[Release, ...] = model._fit(model._checked(), *table, unit=unit).releases_
+        return found
+
+    def views(self, neighbour: bool, of: str = "") -> Iterator[View]:
+        """Fit one of the tables, and yield the views of the releases for queries whose names begin so.
+
+        An attacker who knows the table knows the sum behind every release: it depends on earlier releases alone.
+        """
+        stages, before = self.mechanism.stages(), None
+        for released in self.releases(neighbour):
+            query, before = stages.send(before), released  # type: ignore[arg-type]  # None begins
+            if query.name.startswith(of):
+                yield self.view(query, released, neighbour)
+
+    def view(self, query: Query, released: Release, neighbour: bool) -> View:
+        """Return the view of a query's release."""
+        names = tuple(released.scales)
+        spread = deviations(released, names)
+        sums = [flattened(_blocks(query.mechanism, query.statistic(one)), names) / spread for one in self.statistics]
+        return View(released, flattened(released.values, names) / spread - sums[neighbour], sums[1] - sums[0])
+
+
+def shifted_attack(
+    rows: Rows, adjacency: Adjacency, estimator: Any, arguments: Callable[[Table], tuple[Any, ...]]
+) -> Attack:
+    """Attack a release of moments at the angle that its recorded noise makes the worst; a fit takes the arguments."""
+    tables, _ = rows.worst_tables(adjacency, first_release(estimator, arguments(rows.table)))
+    return stage_attack(rows.name, estimator, map(arguments, tables))
+
+
+def first_release(estimator: Any, table: tuple[Any, ...]) -> Release:
+    """Return the first release of a fit."""
+    return probe(lambda: Neighbours(estimator, [table]).releases(False)[0])
+
+
+def stage_attack(name: str, estimator: Any, tables: Iterable[tuple[Any, ...]], of: str = "") -> Attack:
+    """Attack the first release of a fit whose name begins so, on a table and its neighbour."""
+    fits = Neighbours(estimator, tables)
+    return view_attack(name, estimator, lambda neighbour: next(fits.views(neighbour, of)))
+
+
 def stages_attack(
-    name: str,
-    estimator: Any,
-    tables: Sequence[tuple[Any, ...]],
-    privacy: Privacy,
-    *,
-    of: str = "",
-    last: int | None = None,
+    name: str, estimator: Any, tables: Iterable[tuple[Any, ...]], *, of: str = "", last: int | None = None
 ) -> Attack:
     """Attack the releases of a fit whose names begin so, all or the first ones, on a table and its neighbour.
 
-    An attacker who knows the table knows the sum behind every release: it depends on earlier releases alone. The view
-    is the noise along what differs, in units of the recorded noise. A sum that the person does not change says nothing.
+    The view is the noise along what differs, in units of the recorded noise. A sum that the person does not change says
+    nothing.
     """
-    source = noise.SecureSource()
-    summed = [estimator._sum(privacy, source, *table) for table in tables]
+    fits = Neighbours(estimator, tables)
 
-    def fit(neighbour: bool) -> tuple[Release, ...]:
-        released: tuple[Release, ...] = estimator.fit(*tables[neighbour]).releases_
-        return released
+    def along(neighbour: bool) -> tuple[Release, FloatArray, FloatArray]:
+        """Return the last release, the noise of each in units of the difference, and the difference."""
+        views = list(islice(fits.views(neighbour, of), last))
+        apart = np.array([np.linalg.norm(one.moved) for one in views])
+        off = np.array([one.noise @ one.moved for one in views])
+        return views[-1].release, off / np.maximum(apart**2, _NOTHING), apart
 
-    def along(releases: tuple[Release, ...], at: int) -> tuple[FloatArray, FloatArray]:
-        """Return the noise of every release in units of the difference, and the difference in recorded noise."""
-        seen, apart, stages = [], [], summed[0].mechanism.stages()
-        stage = next(stages)
-        for release in releases:
-            if stage.name.startswith(of):
-                sums = [_in_noise(release, _blocks(stage.statistic(one.statistic))) for one in summed]
-                moved = sums[1] - sums[0]
-                length = float(np.linalg.norm(moved))
-                off = _in_noise(release, release.values) - sums[at]
-                seen.append(float(off @ moved) / max(length**2, _NOTHING))
-                apart.append(length)
-            if len(seen) == last or release is releases[-1]:
-                break
-            stage = stages.send(release)
-        return np.array(seen), np.array(apart)
-
-    releases = probe(lambda: fit(False))
-    _, each = along(releases, 0)
+    record, _, each = probe(lambda: along(False))
     tells = np.flatnonzero(each)
     apart = each[tells]
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
-    def view(neighbour: bool) -> FloatArray:
-        return np.asarray(apart * along(fit(neighbour), int(neighbour))[0][tells])
+    def seen(neighbour: bool) -> FloatArray:
+        return np.asarray(apart * along(neighbour)[1][tells])
 
-    record = replace(releases[-1], privacy=privacy)
-    return replace(Attack.on(name, record, law, view, estimator), effort=0.25)
-
-
-def _blocks(exact: Any) -> dict[str, FloatArray]:
-    """Return sums by the blocks of their release."""
-    if isinstance(exact, Gram):
-        sums = exact.exact_x_sum
-        return {"xx": exact.xx} | ({} if sums is None else {"x": sums.to_float64()})
-    return {"sum": exact.to_float64()}
+    return replace(Attack.on(name, replace(record, privacy=estimator._checked()), law, seen, estimator), effort=0.25)
 
 
-def _in_noise(release: Release, values: Mapping[str, FloatArray]) -> FloatArray:
-    """Return what was summed, or released, in units of the noise in every entry."""
-    names = tuple(release.scales)
-    return np.asarray(flattened(values, names) / deviations(release, names))
+def _blocks(mechanism: Any, exact: Any) -> dict[str, FloatArray]:
+    """Return sums by the blocks of their release, X'X as its diagonal and what is above it."""
+    joint = getattr(mechanism, "joint", mechanism)
+    if not isinstance(joint, JointMoments):
+        return {"sum": exact.to_float64()}
+    blocks = {name: one.to_float64() for name, one in joint.exact(exact).items()}
+    if joint.each_outcome:
+        parts = np.split(blocks["xx"], [joint.shape[0]])
+        blocks["xx"] = np.concatenate([np.tile(part, joint.shape[1]) for part in parts])
+    return blocks

@@ -12,8 +12,7 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.attack import Attack, SampledShift, claimed, claims, flattened, probe
-from dpfast.estimator.bounded_attacks import Rows, Table, counts_attacks, shifted_attack, stages_attack
-from dpfast.ledger import Release
+from dpfast.estimator.bounded_attacks import Rows, Table, counts_attacks, deviations, shifted_attack, stages_attack
 from dpfast.multi_outcome.estimator import MultiOutcomeRidge
 from dpfast.privacy import Composition, Privacy
 from dpfast.statistics.norm_histograms import NormHistograms
@@ -66,14 +65,10 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
         for composition in get_args(Composition):
             options = {"mechanism": "independent", "composition": composition}
             yield _attack(Rows(f"moments of each outcome, {composition}", options, n_outcomes=2), claim)
-        yield _attack(Rows("moments of rows, as printed", {"calibration": "paper"}, off_diagonal=1.0), claim)
+        yield _attack(Rows("moments of rows, as printed", {"calibration": "paper"}), claim)
         if claim.adjacency == "replace_one":
             yield _attack(Rows("moments of rows, projection", projected, signs=(1.0,)), claim)
             yield _sampled_attack(claim)
-
-
-def _fit(estimator: MultiOutcomeRidge, table: Table, **people: Any) -> Release:
-    return estimator.fit(*table, **people).releases_[0]
 
 
 def _attack(rows: Rows, privacy: Privacy) -> Attack:
@@ -88,11 +83,11 @@ def _attack(rows: Rows, privacy: Privacy) -> Attack:
     }
     estimator = MultiOutcomeRidge(**options)
 
-    def fit(table: Table) -> Release:
+    def arguments(table: Table) -> tuple[Any, ...]:
         owners = np.repeat(np.arange(len(table[0]) // rows.copies), rows.copies)
-        return _fit(estimator, table, **{"groups": owners, "max_rows": rows.copies} if rows.copies > 1 else {})
+        return (*table, owners, rows.copies) if rows.copies > 1 else table
 
-    return shifted_attack(rows, privacy.adjacency, fit, estimator)
+    return shifted_attack(rows, privacy.adjacency, estimator, arguments)
 
 
 def _refined_attack(privacy: Privacy) -> Attack:
@@ -111,7 +106,7 @@ def _refined_attack(privacy: Privacy) -> Attack:
     tables = [(np.vstack([usual[0][:1], usual[0]]), np.vstack([[[sign]], usual[1]])) for sign in (1.0, -1.0)]
     if privacy.adjacency == "add_remove":
         tables[1] = usual
-    return stages_attack("residual steps", estimator, tables, privacy, of="residuals, step", last=_STEPS)
+    return stages_attack("residual steps", estimator, tables, of="residuals, step", last=_STEPS)
 
 
 def _sampled_attack(privacy: Privacy) -> Attack:
@@ -126,19 +121,19 @@ def _sampled_attack(privacy: Privacy) -> Attack:
         return x, y
 
     alike = rows.tables(1.0, 1.0, "replace_one")[1]
-    record = probe(lambda: _fit(estimator, with_others(alike, alike)))
-    scales = rows.scales(record, ("xx", "xy"))
-    (one, other), shift = rows.worst_tables("replace_one", ("xx", "xy"), scales)
+    record = probe(lambda: estimator.fit(*with_others(alike, alike)).releases_[0])
+    scales = deviations(record, ("xx", "xy"))
+    (one, other), shift = rows.worst_tables("replace_one", record)
     tables = [with_others(other, other), with_others(one, other)]
     centres = [flattened(rows.blocks(other), (name,)) * n for name, n in (("xx", _SAMPLED), ("xy", _ALL))]
     size = len(centres[0])
     # What the one who differs adds to the sums.
-    shifts, deviations = np.split(-shift, [size]), np.split(scales, [size])
-    along = [moved / spread**2 for moved, spread in zip(shifts, deviations, strict=True)]
+    shifts, spreads = np.split(-shift, [size]), np.split(scales, [size])
+    along = [moved / spread**2 for moved, spread in zip(shifts, spreads, strict=True)]
     units = [direction / np.linalg.norm(direction) for direction in along]
 
     def seen(neighbour: bool) -> FloatArray:
-        values = _fit(estimator, tables[neighbour]).values
+        values = estimator.fit(*tables[neighbour]).releases_[0].values
         first, second = (
             float((flattened(values, (name,)) - centre) @ unit)
             for name, centre, unit in zip(("xx", "xy"), centres, units, strict=True)
@@ -148,7 +143,7 @@ def _sampled_attack(privacy: Privacy) -> Attack:
 
     (first, second), (scale, other_scale) = (
         [float(unit @ moved) for unit, moved in zip(units, shifts, strict=True)],
-        [float(np.linalg.norm(unit * spread)) for unit, spread in zip(units, deviations, strict=True)],
+        [float(np.linalg.norm(unit * spread)) for unit, spread in zip(units, spreads, strict=True)],
     )
     source = noise.SecureSource()
     hits = sum(bool(np.any(noise.sample_without_replacement(_ALL, _SAMPLED, source) == 0)) for _ in range(_SAMPLES))

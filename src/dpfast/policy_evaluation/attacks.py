@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, GaussianShift, claimed, claims, probe, shift_law
-from dpfast.estimator.bounded_attacks import Rows, Table, shifted_attack, stages_attack
-from dpfast.ledger import Release
+from dpfast.attack import Attack, GaussianShift, claimed, claims
+from dpfast.estimator.bounded_attacks import Rows, Table, first_release, shifted_attack, stage_attack, stages_attack
 from dpfast.policy_evaluation.estimator import PolicyEvaluation
 from dpfast.privacy import Privacy
 from dpfast.statistics import Trajectories
@@ -105,33 +105,30 @@ def _visit_attack(privacy: Privacy, *, tabular: bool) -> Attack:
     )
     if not tabular:
         # Of persons who collect as much, features at this angle move both sums most.
-        record = probe(lambda: _visits(PolicyEvaluation(features=_pair(-0.5), **options), (_pair(-0.5), np.ones(2))))
+        pair = _pair(-0.5)
+        record = first_release(PolicyEvaluation(features=pair, **options), _visits(pair, (pair, np.ones(2))))
         cosine = -min(1.0, 0.5 * (record.scales["xx"] / record.scales["xy"]) ** 2)
         rows = Rows("sums of visits and returns with features", cosines=np.array([cosine]), signs=(1.0,))
         options["features"] = np.vstack([table[0] for table in rows.tables(cosine, 1.0, "replace_one")])
-    estimator = PolicyEvaluation(**options)
-    return shifted_attack(rows, privacy.adjacency, lambda table: _visits(estimator, table), estimator)
+    features = options.get("features", np.eye(2))
+    return shifted_attack(rows, privacy.adjacency, PolicyEvaluation(**options), partial(_visits, features))
 
 
 def _pair(cosine: float) -> FloatArray:
     return np.array([[1.0, 0.0], [cosine, math.sqrt(1.0 - cosine**2)]])
 
 
-def _visits(estimator: PolicyEvaluation, table: Table) -> Release:
-    """Fit visitors of one state each, told by its features, who all collect the most there is."""
-    visited, _ = table
-    features = np.eye(2) if estimator.features is None else np.asarray(estimator.features)
-    states = np.argmax(visited @ features.T, axis=1)
-    trajectories = Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2)
-    return estimator.fit(trajectories).releases_[0]
+def _visits(features: FloatArray, table: Table) -> tuple[Any, ...]:
+    """Return visitors of one state each, told by its features, who all collect the most there is."""
+    states = np.argmax(table[0] @ features.T, axis=1)
+    return (Trajectories(states, np.ones(len(states)), np.arange(len(states) + 1), 2),)
 
 
 def _range_attack(privacy: Privacy) -> Attack:
     """Attack a private range and the sums over it: all collect the most or the least there is, so that it stays.
 
-    One person goes from one end of the range, and one state, to the other, or comes. The attack reads the noise of all
-    released values, in units of their recorded scales. With pure privacy it reads that of the counts alone, whose
-    budget is separate.
+    One person goes from one end of the range, and one state, to the other, or comes. With pure privacy the counts alone
+    are attacked, whose budget is separate.
     """
     estimator = PolicyEvaluation(
         gamma=_GAMMA,
@@ -143,36 +140,11 @@ def _range_attack(privacy: Privacy) -> Attack:
     )
     crowd = [(0, -1.0), (0, 1.0)] * 400
     last = [(1, -1.0)] if privacy.adjacency == "replace_one" else []
-    people = [*crowd, (0, 1.0)], crowd + last
-    trajectories = [
-        Trajectories([state for state, _ in who], [reward for _, reward in who], np.arange(len(who) + 1), 2)
-        for who in people
-    ]
-    record = probe(lambda: estimator.fit(trajectories[0]).releases_)
-    names = [
-        (at, name) for at, release in enumerate(record[: 1 if privacy.delta == 0.0 else 2]) for name in release.values
-    ]
-    centres = [_exact_parts(who, record[0].values["sum"].shape[1]) for who in people]
-
-    def parts(vectors: dict[str, FloatArray]) -> tuple[FloatArray, ...]:
-        return tuple(vectors[name] / record[at].scales[name] for at, name in names)
-
-    def seen(neighbour: bool) -> FloatArray:
-        releases = estimator.fit(trajectories[neighbour]).releases_
-        noise = [
-            (releases[at].values[name].ravel() - centres[neighbour][name]) / releases[at].scales[name]
-            for at, name in names
-        ]
-        return np.concatenate(noise)
-
-    shifts = tuple(there - here for here, there in zip(*map(parts, centres), strict=True))
+    people = [np.array(who) for who in ([*crowd, (0, 1.0)], crowd + last)]
+    tables = [(Trajectories(who[:, 0].astype(int), who[:, 1], np.arange(len(who) + 1), 2),) for who in people]
     if privacy.delta == 0.0:
-        # A recorded scale is a deviation.
-        law = shift_law("Laplace", shifts, (math.sqrt(0.5),))
-        return Attack.on("counts of people by their returns", record[0], law, seen, estimator)
-    law = shift_law("Gaussian", shifts, (1.0,) * len(shifts))
-    name = f"sums over a private range of returns, Gaussian, {privacy.adjacency}"
-    return Attack(name, privacy, law, seen, (estimator,))
+        return stage_attack("counts of people by their returns", estimator, tables)
+    return stages_attack("sums over a private range of returns", estimator, tables)
 
 
 def _staged_attack(privacy: Privacy) -> Attack:
@@ -191,13 +163,4 @@ def _staged_attack(privacy: Privacy) -> Attack:
         states, rewards = (np.concatenate([one[part] for one in who]) for part in (0, 1))
         offsets = np.concatenate([[0], np.cumsum([len(one[0]) for one in who])])
         tables.append((Trajectories(states, rewards, offsets, 3),))
-    return stages_attack("visits in stages", estimator, tables, privacy)
-
-
-def _exact_parts(people: list[tuple[int, float]], n_bins: int) -> dict[str, FloatArray]:
-    """Count visitors of one state each by their return, in the first bin or in the last, and sum what they add."""
-    states, returns = np.array([state for state, _ in people]), np.array([collected for _, collected in people])
-    row = np.zeros(n_bins)
-    row[0], row[-1] = np.sum(returns < 0.0), np.sum(returns > 0.0)
-    sums = np.bincount(states, minlength=2).astype(np.float64), np.bincount(states, returns, minlength=2)
-    return {"sum": np.concatenate([row, row]), "xx": sums[0], "xy": sums[1]}
+    return stages_attack("visits in stages", estimator, tables)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claimed, claims, sum_attack
-from dpfast.estimator.bounded_attacks import counts_attacks
-from dpfast.ledger import Release
+from dpfast.attack import Attack, claimed, claims
+from dpfast.estimator.bounded_attacks import counts_attacks, stage_attack
 from dpfast.privacy import Privacy
 from dpfast.scaling.estimator import PrivateStandardScaler
-from dpfast.scaling.mechanism import sum_pairs
 from dpfast.statistics.norm_histograms import NormHistograms
 
 _N_FEATURES = 2
-_LOW, _HIGH = -np.ones(_N_FEATURES), np.ones(_N_FEATURES)
 
 
 def attacks(privacy: Privacy) -> Iterator[Attack]:
@@ -36,18 +31,6 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
 
 def _attack(estimator: PrivateStandardScaler, people: list[FloatArray], copies: int) -> Attack:
     """Attack the sums of people who have so many copies of a row each."""
-    tables = [np.repeat(rows, copies, axis=0) for rows in people]
-    owners = [np.repeat(np.arange(len(rows)), copies) for rows in people]
-    several: list[dict[str, Any]] = [{"groups": own, "max_rows": copies} if copies > 1 else {} for own in owners]
-    counted = estimator.adjacency == "add_remove" or copies > 1
-    exact = [
-        sum_pairs(io.open_table(table), _LOW, _HIGH, **own).to_float64()
-        for table, own in zip(tables, several, strict=True)
-    ]
-    exact = exact if counted else [sums[:-1] for sums in exact]
-
-    def fit(neighbour: bool) -> Release:
-        return estimator.fit(tables[neighbour], **several[neighbour]).releases_[0]
-
-    name = "sums of features and squares" + (" of people's rows" if copies > 1 else "")
-    return sum_attack(name, estimator, fit, exact)
+    owners = [(np.repeat(np.arange(len(rows)), copies), copies) if copies > 1 else () for rows in people]
+    tables = [(np.repeat(rows, copies, axis=0), *own) for rows, own in zip(people, owners, strict=True)]
+    return stage_attack("sums of features and squares" + (" of people's rows" if copies > 1 else ""), estimator, tables)

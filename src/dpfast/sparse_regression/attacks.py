@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from dpfast import noise
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law, sum_attack
-from dpfast.estimator.bounded_attacks import counts_attacks
+from dpfast.attack import Attack, OddsShift, claimed, claims, probe, shift_law
+from dpfast.estimator.bounded_attacks import Neighbours, counts_attacks, stage_attack
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy
-from dpfast.privacy.guarantee import coordinate_deviation
-from dpfast.releases.mechanism import Query
 from dpfast.sparse_regression.estimator import SparseRegression
 from dpfast.statistics.norm_histograms import NormHistograms
 
@@ -91,60 +89,35 @@ def _pursuit_between(
     instead: tuple[FloatArray, float],
     copies: int = 1,
     **options: Any,
-) -> tuple[
-    SparseRegression, Callable[[bool, int], list[tuple[Query, Release]]], Callable[[bool, Release], tuple[Query, Any]]
-]:
-    """Return an estimator of two features, and a function that runs its first stages with a person or with another.
+) -> tuple[SparseRegression, list[tuple[Any, ...]]]:
+    """Return an estimator of two features, and tables with a person or with another, everybody in so many copies.
 
-    Also what returns the second stage and its exact statistic, for a first release. Everybody has so many copies of a
-    row.
-
-    The others hold both sums above 0; their outcomes are beyond all clips. The fit, which is as slow, is not run.
+    The others hold both sums above 0; their outcomes are beyond all clips.
     """
-    options = {"n_threads": 1, "fit_intercept": False} | options
-    estimator = SparseRegression(**options, **claimed(privacy))
+    estimator = SparseRegression(**{"n_threads": 1, "fit_intercept": False} | options, **claimed(privacy))
     others = np.ones((_OTHERS, 2)), np.full(_OTHERS, _OUTCOME)
-    tables = _neighbours(others, person, instead, privacy.adjacency)
-    claim, source = estimator._checked(), noise.resolve_source(None)
-    summed = []
-    for table in tables:
-        rows, outcomes = (np.repeat(part, copies, axis=0) for part in table)
-        whose: tuple[Any, ...] = (np.repeat(np.arange(len(table[1])), copies), copies) if copies > 1 else ()
-        summed.append(estimator._sum(claim, source, rows, outcomes, None, *whose))
-
-    def first(neighbour: bool, number: int) -> list[tuple[Query, Release]]:
-        mechanism, rows, source = summed[neighbour].mechanism, summed[neighbour].statistic, noise.resolve_source(None)
-        stages, done = mechanism.stages(), []
-        stage = next(stages)
-        while True:
-            done.append((stage, stage.mechanism.release(stage.statistic(rows), source, stage.name)))
-            if len(done) == number:
-                return done
-            stage = stages.send(done[-1][1])
-
-    def given(neighbour: bool, release: Release) -> tuple[Query, Any]:
-        mechanism, rows = summed[neighbour].mechanism, summed[neighbour].statistic
-        stages = mechanism.stages()
-        next(stages)
-        stage = stages.send(release)
-        return stage, stage.statistic(rows)
-
-    return estimator, first, given
+    tables: list[tuple[Any, ...]] = []
+    for rows, outcomes in _neighbours(others, person, instead, privacy.adjacency):
+        whose = (np.repeat(np.arange(len(rows)), copies), copies) if copies > 1 else ()
+        tables.append((*(np.repeat(part, copies, axis=0) for part in (rows, outcomes)), None, *whose))
+    return estimator, tables
 
 
 def _pick_attack(privacy: Privacy, copies: int) -> Attack:
     """Attack a pick between two features, whose scores one person moves as far apart as can be, whatever the clip."""
     side = np.array([1.0, -1.0])
     options: dict[str, Any] = {"n_nonzero": 1, "selector": "pursuit", "selection_share": _MOST}
-    estimator, first, given = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), copies, **options)
+    estimator, tables = _pursuit_between(privacy, (side, _OUTCOME), (-side, _OUTCOME), copies, **options)
+    fits, source = Neighbours(estimator, tables), noise.resolve_source(None)
     # The clip depends on counts released before, which are the same for both tables here.
-    counted = probe(lambda: first(False, 1)[0][1])
-    picks, source = [given(neighbour, counted) for neighbour in (False, True)], noise.resolve_source(None)
+    counted = probe(lambda: fits.releases(False)[0])
+    stages = fits.mechanism.stages()
+    next(stages)
+    stage = stages.send(counted)
+    scores = [stage.statistic(rows) for rows in fits.statistics]
 
     def pick(neighbour: bool) -> Release:
-        stage, scores = picks[neighbour]
-        release: Release = stage.mechanism.release(scores, source, stage.name)
-        return release
+        return stage.mechanism.release(scores[neighbour], source, stage.name)
 
     def seen(neighbour: bool) -> FloatArray:
         return np.array(pick(neighbour).values["feature"], np.float64)
@@ -160,63 +133,23 @@ def _pick_attack(privacy: Privacy, copies: int) -> Attack:
 
 
 def _residual_attack(privacy: Privacy) -> Attack:
-    """Attack the moments of residuals between two picks: one outcome is far to the other side, in units of the clip.
-
-    An attacker who knows the table knows the sums and the clip, as these depend on earlier releases.
-    """
+    """Attack the moments of residuals between two picks: one outcome is far to the other side, beyond the clip."""
     both = np.ones(2)
-    estimator, first, _ = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)
-    shift = np.array([2.0 if privacy.adjacency == "replace_one" else 1.0])
-
-    def in_clips(neighbour: bool) -> tuple[Release, float]:
-        stage, release = first(neighbour, 3)[-1]
-        return release, stage.clip
-
-    def seen(neighbour: bool) -> FloatArray:
-        release, clip = in_clips(neighbour)
-        return np.asarray(release.values["xy"].ravel() / clip - (_OTHERS + 1.0 - neighbour * shift))
-
-    record, clip = probe(lambda: in_clips(False))
-    law = shift_law(record.mechanism, (shift,), (record.scales["xy"] / clip,))
-    return Attack.on("residuals between picks", record, law, seen, estimator)
+    between = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=2)
+    return stage_attack("residuals between picks", *between, "moments")
 
 
 def _mean_attack(privacy: Privacy) -> Attack:
     """Attack the moments of outcomes and the constant, before the first pick: one outcome is far to the other side."""
     both = np.ones(2)
-    estimator, first, _ = _pursuit_between(
-        privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=1, fit_intercept=True
-    )
-    stage, record = probe(lambda: first(False, 1)[0])
-    constant = estimator._constant
-    # What a person adds: in units of the noise, of which one vector has the same in every entry.
-    own = np.array([constant**2 / record.scales["xx"], constant * stage.clip / record.scales["xy"]])
-    shift = np.array([0.0, 2.0]) * own if privacy.adjacency == "replace_one" else own
-    centre = (_OTHERS + 1.0) * own
-
-    def seen(neighbour: bool) -> FloatArray:
-        release = first(neighbour, 1)[0][1]
-        found = [release.values[name].item() / release.scales[name] for name in ("xx", "xy")]
-        return np.asarray(found - (centre - neighbour * shift))
-
-    if privacy.delta > 0.0:
-        law = shift_law(record.mechanism, (shift[:1], shift[1:]), (1.0, 1.0))
-    else:
-        law = shift_law(record.mechanism, (shift,), (1.0 / coordinate_deviation("L2-Laplace", 1.0, 2),))
-    return Attack.on("outcomes' mean", record, law, seen, estimator)
+    between = _pursuit_between(privacy, (both, _OUTCOME), (both, -_OUTCOME), n_nonzero=1, fit_intercept=True)
+    return stage_attack("outcomes' mean", *between, "moments")
 
 
 def _size_attack(privacy: Privacy) -> Attack:
     """Attack the counts of people by the size of their residuals: one is small where all others are large."""
-    estimator, first, _ = _pursuit_between(privacy, (np.ones(2), 0.0), (np.ones(2), _OUTCOME), n_nonzero=1)
-
-    def counts(neighbour: bool) -> Release:
-        return first(neighbour, 1)[0][1]
-
-    exact = np.zeros((2, probe(lambda: counts(False)).values["sum"].size))
-    exact[:, -1] = _OTHERS, _OTHERS + (privacy.adjacency == "replace_one")
-    exact[0, exact.shape[1] // 2] = 1.0
-    return sum_attack("counts of residuals", estimator, counts, list(exact))
+    between = _pursuit_between(privacy, (np.ones(2), 0.0), (np.ones(2), _OUTCOME), n_nonzero=1)
+    return stage_attack("counts of residuals", *between, "sizes")
 
 
 def _vote_attack(privacy: Privacy, size: int, calibration: str = "sound") -> Attack:

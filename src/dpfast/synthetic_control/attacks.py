@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast.attack import Attack, claimed, claims, probe, shift_law, sum_attack
-from dpfast.estimator.bounded_attacks import Rows, Table, shifted_attack
-from dpfast.kernels.columns import FixedPoint
+from dpfast.attack import Attack, View, claimed, claims, probe, shift_law, sum_attack, view_attack
+from dpfast.estimator.bounded_attacks import Neighbours, Rows, Table, first_release, shifted_attack, stage_attack
 from dpfast.ledger import Release
 from dpfast.privacy import Privacy
 from dpfast.releases.moments import unpacked
 from dpfast.synthetic_control.estimator import SyntheticControl
-from dpfast.synthetic_control.mechanism import DonorRows
-from dpfast.synthetic_control.steps import count_donors, count_lengths, length_bins, range_counts, sum_paths
+from dpfast.synthetic_control.steps import range_counts
 
 # The noise that an output shows: of the fitted model, of its weights, of the sign of the donor's path.
 Recovered = Callable[[SyntheticControl, FloatArray, float], FloatArray]
@@ -27,7 +25,6 @@ Recovered = Callable[[SyntheticControl, FloatArray, float], FloatArray]
 _N_PRE = 4
 # Large enough for weights to stay within the L1 ball, whatever the noise in their objective.
 _LARGE_RIDGE = 1e5
-_ROWS = DonorRows(0.0, 1.0, _N_PRE, 1)
 
 
 def attacks(privacy: Privacy) -> Iterator[Attack]:
@@ -44,60 +41,61 @@ def attacks(privacy: Privacy) -> Iterator[Attack]:
             yield _moment_attack(way, claim)
         yield from _step_attacks(claim)
         if claim.adjacency == "replace_one":
-            yield _moment_attack(Rows("moments of donors, repeatedly", short), claim, repeatedly=True)
+            yield _repeated_attack(Rows("moments of donors, repeatedly", short), claim)
             yield _output_attack(claim)
             yield _objective_attack(claim)
     yield _output_attack(Privacy(privacy.epsilon), printed=True)
 
 
-def _moment_attack(rows: Rows, privacy: Privacy, *, repeatedly: bool = False) -> Attack:
+def _moment_attack(rows: Rows, privacy: Privacy) -> Attack:
+    return shifted_attack(rows, privacy.adjacency, SyntheticControl(**claimed(privacy), **rows.options), _panel_of)
+
+
+def _repeated_attack(rows: Rows, privacy: Privacy) -> Attack:
+    """Attack one of repeated releases, which have the sums of a fit."""
     estimator = SyntheticControl(**claimed(privacy), **rows.options)
+    tables, _ = rows.worst_tables(privacy.adjacency, first_release(estimator, _panel_of(rows.table)))
+    fits = Neighbours(estimator, map(_panel_of, tables))
+    query = next(fits.mechanism.stages())
 
-    def fit(table: Table) -> Release:
-        donors = np.hstack(table)
-        if not repeatedly:
-            return estimator.fit(donors, 2).releases_[0]
-        release = estimator.fit_repeatedly(donors, 2, 1)[0].release
-        return replace(release, values={name: value[0] for name, value in unpacked(release.values).items()})
+    def view(neighbour: bool) -> View:
+        release = estimator.fit_repeatedly(np.hstack(tables[neighbour]), 2, 1)[0].release
+        first = {name: value[0] for name, value in unpacked(release.values).items()}
+        return fits.view(query, replace(release, values=first), neighbour)
 
-    return shifted_attack(rows, privacy.adjacency, fit, estimator)
+    return view_attack(rows.name, estimator, view)
+
+
+def _panel_of(table: Table) -> tuple[Any, ...]:
+    return _panel(np.hstack(table), 2)
+
+
+def _panel(donors: FloatArray, n_pre: int) -> tuple[Any, ...]:
+    """Return donors as a fit takes them."""
+    return (lambda: (io.open_panel(donors, n_pre), None, []),)
 
 
 def _step_attacks(privacy: Privacy) -> Iterator[Attack]:
     """Attack the mean path with a donor at one end of the range, then at the other; counts by one long, then short."""
-    centred = SyntheticControl(**claimed(privacy), row_bound=None, center="private")
-    ends = np.ones(_N_PRE + 1), -np.ones(_N_PRE + 1)
-    summed = partial(sum_paths, rows=_ROWS, origin=0.0, bound=math.sqrt(_N_PRE + 1.0), n_threads=1)
-    yield _step_attack("mean path of donors", centred, privacy, ends, summed)
-    sizes = np.ones(_N_PRE + 1), np.full(_N_PRE + 1, 0.1)
-    bins = length_bins(_ROWS.ways(None, None)[0])
-    declared, found = SyntheticControl(**claimed(privacy)), SyntheticControl(bound="private", **claimed(privacy))
-    lengths = partial(count_lengths, rows=_ROWS, center=None, bins=bins, n_threads=1)
-    yield _step_attack("lengths of donors", declared, privacy, sizes, lengths)
-    yield _step_attack("range of donors", found, privacy, sizes, range_counts, "counts of donors by size")
-    if privacy.adjacency == "add_remove":
-        yield _step_attack("number of donors", declared, privacy, sizes, count_donors)
-
-
-def _step_attack(
-    name: str,
-    estimator: SyntheticControl,
-    privacy: Privacy,
-    donors: tuple[FloatArray, FloatArray],
-    summed: Callable[[FloatArray], FixedPoint],
-    step: str | None = None,
-) -> Attack:
-    """Attack the release of a step before the moments: one donor is replaced, or leaves."""
     others = np.full((1, _N_PRE + 1), 0.01)
-    here, there = (np.vstack([others, one]) for one in donors)
-    tables = here, others if privacy.adjacency == "add_remove" else there
-    exact = [summed(table).to_float64().ravel() for table in tables]
 
-    def fit(neighbour: bool) -> Release:
-        releases = estimator.fit(tables[neighbour], _N_PRE).releases_
-        return next(one for one in releases if one.name.endswith(f": {step or name}"))
+    def panels(*values: float) -> list[FloatArray]:
+        here, there = (np.vstack([others, np.full(_N_PRE + 1, value)]) for value in values)
+        return [here, others if privacy.adjacency == "add_remove" else there]
 
-    return sum_attack(name, estimator, fit, exact)
+    ends, sizes, claim = panels(1.0, -1.0), panels(1.0, 0.1), claimed(privacy)
+    declared, found = SyntheticControl(**claim), SyntheticControl(bound="private", **claim)
+    yield _step_attack("mean path of donors", SyntheticControl(row_bound=None, center="private", **claim), ends)
+    yield _step_attack("lengths of donors", declared, sizes)
+    exact = [range_counts(panel).to_float64().ravel() for panel in sizes]
+    yield sum_attack("range of donors", found, lambda one: found.fit(sizes[one], _N_PRE).releases_[0], exact)
+    if privacy.adjacency == "add_remove":
+        yield _step_attack("number of donors", declared, sizes)
+
+
+def _step_attack(name: str, estimator: SyntheticControl, panels: list[FloatArray]) -> Attack:
+    """Attack the release of a step before the moments: one donor is replaced, or leaves."""
+    return stage_attack(name, estimator, [_panel(donors, _N_PRE) for donors in panels], name)
 
 
 def _output_attack(privacy: Privacy, *, printed: bool = False) -> Attack:
