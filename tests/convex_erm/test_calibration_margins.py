@@ -3,12 +3,15 @@
 Of classes alone there is one more histogram, in which it counts for less.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from dpfast import io
 from dpfast.convex_erm.calibration import (
+    FARTHEST_GAP,
     ClassCells,
     LinkScore,
     MarginCells,
@@ -18,6 +21,9 @@ from dpfast.convex_erm.calibration import (
     score_sum,
     weight_of_class,
 )
+from dpfast.convex_erm.mechanism import Counts
+from dpfast.privacy import Privacy
+from dpfast.releases.mechanism import NoisySum
 from dpfast.statistics.rows import RowMap
 
 EDGES = np.array([-0.5, 0.0, 0.5])
@@ -189,3 +195,12 @@ def test_of_people_with_several_rows_the_first_counts(n_margins):
     np.testing.assert_array_equal(found, counted(x[first], y[first], own))
     alone = margin_counts(io.open_table(x, y), own, 1, groups=np.arange(300)).to_float64()
     np.testing.assert_array_equal(alone, counted(x, y, own))
+
+
+def test_bins_of_margins_reach_as_far_as_intercepts_lie_apart():
+    counts = Counts(NoisySum.of_counts(Privacy(1.0), 3, 4), RowMap(bound=1.0), 1.0, np.array([0.5, 1.0, 2.0]))
+    coef = np.full((3, 2), 1e-3)
+    near = counts.placed(SimpleNamespace(coef=coef, intercept=np.zeros(3)))
+    far = counts.placed(SimpleNamespace(coef=coef, intercept=np.array([-40.0, 0.0, 60.0])))
+    assert far.unit == 100.0 / FARTHEST_GAP > near.unit
+    np.testing.assert_allclose(far.ends, near.ends * far.unit / near.unit)

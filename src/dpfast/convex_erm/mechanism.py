@@ -1,7 +1,5 @@
 """The mechanisms of the family: noisy descent, objective perturbation, counts of margins; and the error to expect.
 
-Objective perturbation of a table is a function too, with a loss of the caller's.
-
 *Noisy gradient descent* is many noisy sums of slopes times rows, which share one joint budget. Every step releases the
 sum over people of x r', with r minus the derivative of their loss in theta'x at the coefficients so far. Each person's
 matrix is clipped in the Frobenius norm by an integer test (statistics/residuals.py). So for every theta one person
@@ -58,12 +56,10 @@ from operator import itemgetter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from dpfast import io, noise
+from dpfast import io
 from dpfast._arrays import FloatArray
-from dpfast._redacted import suppress_float_warnings
 from dpfast.convex_erm.calibration import (
     FARTHEST_GAP,
     SPREAD_OF_ROWS,
@@ -79,30 +75,19 @@ from dpfast.convex_erm.calibration import (
     score_sum,
     slope_of_link,
 )
-from dpfast.estimator.base import warn_of_printed
-from dpfast.estimator.bounded import open_with_outcome
-from dpfast.estimator.persistence import Waiting
 from dpfast.estimator.plan import Plan, least
 from dpfast.kernels.columns import FixedPoint
-from dpfast.ledger import Ledger, Release, paying
-from dpfast.noise.samplers import check_source
-from dpfast.privacy import Calibration, Privacy, Unit, gaussian_mu, gaussian_scale, split_budget
+from dpfast.ledger import Release
+from dpfast.privacy import Privacy, Unit, gaussian_mu, gaussian_scale, split_budget
 from dpfast.releases.mechanism import Around, Mechanism, NoisySum, Query, Stages, within
 from dpfast.releases.objective_bounds import (
     ObjectivePerturbation,
-    Penalty,
-    TableLoss,
-    check_bound,
-    check_problem,
-    loss_of_moments,
 )
 from dpfast.releases.people import People
 from dpfast.solvers import GeneralisedLinearLoss, LogisticLoss, SquaredLoss
-from dpfast.solvers.constraints import Constraint
-from dpfast.solvers.smooth_convex import SmoothConvexFunction
-from dpfast.statistics import MOST_ROWS_IF_PRIVATE, Gram
+from dpfast.statistics import MOST_ROWS_IF_PRIVATE
 from dpfast.statistics.residuals import ResidualStep, residual_bound, residual_sums
-from dpfast.statistics.rows import RowMap, public_rows
+from dpfast.statistics.rows import RowMap
 
 Link = Literal["logistic", "softmax"]
 
@@ -695,132 +680,6 @@ def _count_cells(data: Labelled, cells: ClassCells) -> FixedPoint:
 
 def _sum_scores(data: Labelled, score: LinkScore) -> FixedPoint:
     return score_sum(data.table, score, data.n_threads)
-
-
-@suppress_float_warnings
-def objective_perturbation(
-    X: Gram | ArrayLike,
-    y: ArrayLike | None = None,
-    *,
-    loss: GeneralisedLinearLoss,
-    privacy: Privacy,
-    bound_x: float | None = None,
-    bound_y: float = 1.0,
-    constraint: Constraint | None = None,
-    penalty: Penalty | None = None,
-    ridge: float | Literal["auto"] = "auto",
-    calibration: Calibration = "sound",
-    source: noise.BitSource | None = None,
-    n_threads: int | None = None,
-    name: str = "objective perturbation",
-    ledger: Ledger | None = None,
-) -> Release:
-    """Release the minimiser of a sum of generalised linear losses, by noise in the objective.
-
-    Privacy: the release is (epsilon, delta)-differentially private under the adjacency of `privacy`; it is paid for
-    from the ledger, where one is given.
-
-    Parameters
-    ----------
-    X : array_like of shape (n_rows, n_features), or Gram
-        Rows; longer ones than `bound_x` are scaled onto it. For the squared loss the data owner's exact sums will do,
-        with one outcome.
-    y : array_like of shape (n_rows,)
-        Outcomes, clipped to `bound_y`; -1 or 1 for classification, times a weight of at most 1.
-    loss : GeneralisedLinearLoss
-        ``SquaredLoss``, ``SmoothedHuber``, ``SmoothedQuantile``, ``PoissonLoss`` (counts, clipped at 0 as well),
-        ``LogisticLoss``, ``CappedLogisticLoss`` or ``SmoothedHinge`` of dpfast.solvers, or a ``CallableLoss`` with
-        bounds on its derivatives, under "replace_one".
-    privacy : Privacy
-        Finite epsilon. Gaussian noise where its delta is above 0, else L2-Laplace noise.
-    bound_x, bound_y : float
-        L2 norm of a row and size of an outcome, at most. A Gram has its own.
-    constraint : L2Ball, L1Ball or Box, optional
-        The set of parameters allowed. The squared loss needs one: without, its gradient has no bound.
-    penalty : Lasso, ElasticNet, Ridge or another Proximable, optional
-        Added to the summed loss.
-    ridge : float or "auto", default "auto"
-        (ridge/2) ||theta||^2 is added too, or more where less noise is worth it.
-    calibration : {"sound", "paper"}, default "sound"
-        "paper" is the printed noise, with an UnsoundCalibrationWarning where it is too little.
-    source : BitSource, optional
-        The source of the bits; the operating system by default.
-    n_threads : int, optional
-        The result does not depend on it.
-    name : str
-        Name of the release in a ledger's report.
-    ledger : Ledger, optional
-        The budget to pay from. Without one whoever calls sees to it that the release is paid for.
-
-    Returns
-    -------
-    Release
-        With the value "coef", of shape (n_features,).
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range or of the wrong kind; nothing is spent then.
-    BudgetExceeded
-        If the ledger has too little left; no data is read then.
-
-    References
-    ----------
-    Kifer, Smith and Thakurta (2012), "Private convex empirical risk minimization", COLT, Algorithm 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpfast import Privacy
-    >>> from dpfast.convex_erm import objective_perturbation
-    >>> from dpfast.noise import SeededSource
-    >>> from dpfast.solvers import Box, SquaredLoss
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-0.5, 0.5, size=(100_000, 2))
-    >>> release = objective_perturbation(
-    ...     X,
-    ...     X @ [0.5, -1.5],
-    ...     loss=SquaredLoss(),
-    ...     privacy=Privacy(1.0, 1e-6),
-    ...     bound_x=1.0,
-    ...     constraint=Box(1.0),
-    ...     source=SeededSource(0),
-    ... )
-    >>> release.values["coef"].round(1)
-    array([ 0.5, -1. ])
-    """
-    check_problem(loss, constraint, penalty)
-    if isinstance(X, Gram):
-        if not isinstance(loss, SquaredLoss) or y is not None or bound_x is not None:
-            raise ValueError("a Gram needs SquaredLoss(), and has its own outcomes and bounds")
-        if X.unit is not None:
-            raise ValueError("gram must be of rows: sums over people who own several change by more than a row")
-    elif bound_x is None or y is None:
-        raise ValueError("y and bound_x must be given with rows")
-    bits = noise.SecureSource() if source is None else check_source(source)
-    with paying(ledger, privacy).reserving(privacy, random_state=bits.seed) as reservation:
-        losses: list[SmoothConvexFunction]
-        if isinstance(X, Gram):
-            summed = TableLoss(loss, X.bound_x, X.bound_y or bound_y)
-            losses, n_rows = [loss_of_moments(X, summed.sizes(X.n_features))], X.n_rows
-        else:
-            summed = TableLoss(loss, check_bound("bound_x", bound_x), check_bound("bound_y", bound_y))
-            table = open_with_outcome("objective_perturbation", X, y)
-            if loss.is_classification:
-                table = table.held()
-                if not table.whole()[1].all():
-                    raise ValueError("y must be from -1 to 1, and not 0, for a loss of classification")
-            losses, n_rows = summed.of_table(table, n_threads)
-        (statistic,) = losses
-        rows = public_rows(n_rows, privacy.adjacency)
-        bounds = summed.bounds(statistic.n, constraint, penalty, rows)
-        bounds.check_functions()
-        mechanism = ObjectivePerturbation.calibrate(privacy, bounds, ridge, calibration=calibration)
-        warn_of_printed(mechanism)
-        release = mechanism.release(statistic, bits.paid(reservation), name)
-        waiting = Waiting([release], lambda: release)
-        reservation.commit(release)
-    return waiting.complete()
 
 
 # Mean squared norm of rows, and mean square of outcomes, as a fraction of their squared bound, where nothing is known.

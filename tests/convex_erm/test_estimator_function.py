@@ -1,21 +1,16 @@
 """Objective perturbation as a function: what is released and recorded, any loss and penalty, what is refused."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpfast import BudgetExceeded, Ledger, Privacy, Release, noise
 from dpfast.convex_erm import objective_perturbation
-from dpfast.convex_erm.calibration import FARTHEST_GAP
-from dpfast.convex_erm.mechanism import Counts
 from dpfast.privacy import UnsoundCalibrationWarning
-from dpfast.releases.mechanism import NoisySum
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
 from dpfast.solvers import Box, CallableLoss, L1Ball, L2Ball, LogisticLoss, SmoothedHuber, SquaredLoss
 from dpfast.statistics import gram
-from dpfast.statistics.rows import RowMap
 
 ADJACENCIES = ["replace_one", "add_remove"]
 
@@ -179,12 +174,3 @@ def test_sums_over_people_who_own_several_rows_are_refused():
     exact = gram(np.ones((4, 2)), np.ones(4), bound_x=1.0, bound_y=1.0, groups=[0, 0, 1, 1], max_rows=2)
     with pytest.raises(ValueError, match="gram must be of rows"):
         objective_perturbation(exact, loss=SquaredLoss(), privacy=Privacy(1.0, 1e-6), constraint=Box(1.0))
-
-
-def test_bins_of_margins_reach_as_far_as_intercepts_lie_apart():
-    counts = Counts(NoisySum.of_counts(Privacy(1.0), 3, 4), RowMap(bound=1.0), 1.0, np.array([0.5, 1.0, 2.0]))
-    coef = np.full((3, 2), 1e-3)
-    near = counts.placed(SimpleNamespace(coef=coef, intercept=np.zeros(3)))
-    far = counts.placed(SimpleNamespace(coef=coef, intercept=np.array([-40.0, 0.0, 60.0])))
-    assert far.unit == 100.0 / FARTHEST_GAP > near.unit
-    np.testing.assert_allclose(far.ends, near.ends * far.unit / near.unit)
