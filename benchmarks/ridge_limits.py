@@ -283,11 +283,18 @@ def sums(g, n):
     return X, X @ [-0.6, 0.5, 0.3, 0.7] + g.normal(size=n)
 
 
+def proxies(g, n):
+    """A number measured twice with errors of a quarter, effects of opposite signs; two columns and a level of 20%."""
+    x = g.normal(size=(n, 1))
+    X = np.column_stack([x + 0.25 * g.normal(size=(n, 2)), _related(g, n, 2, -0.5), _indicators(g, n, 0.2)])
+    return X, X @ [0.9, -0.6, 0.3, 0.0, 0.5] + g.normal(size=n)
+
+
 TABLES = (costs, gamma, counts, poisson, rare, groups, heavy, several, mostly_zero, lognormal_errors, normal)
 WEIGHTED = (propensity, survey)
 HALF_HIDDEN = (ar9_30, powers, share16, levels_interaction, rare_slope, two_indicators, squared, near_duplicates)
 CHOSEN_ON = (narrow, product, age, duplicate, triples, slopes, rare_pair, skewed)
-JUDGED = (opposite, level_slopes, narrow_age, rare_slopes, sums)
+JUDGED = (opposite, level_slopes, narrow_age, rare_slopes, sums, proxies)
 
 
 def drawn(table, seed, n):
