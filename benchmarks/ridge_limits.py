@@ -283,6 +283,12 @@ def sums(g, n):
     return X, X @ [-0.6, 0.5, 0.3, 0.7] + g.normal(size=n)
 
 
+def small_group(g, n):
+    """A group of half a percent, and nothing else."""
+    X = _indicators(g, n, 0.005)
+    return X, X @ [1.0] + g.normal(size=n)
+
+
 def proxies(g, n):
     """A number measured twice with errors of a quarter, effects of opposite signs; two columns and a level of 20%."""
     x = g.normal(size=(n, 1))
@@ -294,7 +300,7 @@ TABLES = (costs, gamma, counts, poisson, rare, groups, heavy, several, mostly_ze
 WEIGHTED = (propensity, survey)
 HALF_HIDDEN = (ar9_30, powers, share16, levels_interaction, rare_slope, two_indicators, squared, near_duplicates)
 CHOSEN_ON = (narrow, product, age, duplicate, triples, slopes, rare_pair, skewed)
-JUDGED = (opposite, level_slopes, narrow_age, rare_slopes, sums, proxies)
+JUDGED = (opposite, level_slopes, narrow_age, rare_slopes, sums, proxies, small_group)
 
 
 def drawn(table, seed, n):
@@ -354,7 +360,7 @@ def main():
             continue
         truth = sought(table)[:, :-1]
         X, Y, *_ = drawn(table, 3, 20_000)
-        size = np.cov(X.T)
+        size = np.atleast_2d(np.cov(X.T))
         for n, epsilon in itertools.product(map(int, people), map(float, epsilons)):
             found, said, low, high = cell(table, n, epsilon, requested.fits)
             off, held = found - truth, (low <= truth) & (truth <= high)

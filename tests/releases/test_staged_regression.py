@@ -311,6 +311,17 @@ def test_a_lucky_count_of_few_people_does_not_shorten_their_rows_to_nothing():
     assert min(noises) > 0.01 * max(noises)
 
 
+def test_a_rare_level_has_weight_where_it_is_the_only_column():
+    """One in fifty is not seen among lengths of rows; coefficients were off by 20 and more, often without a warning."""
+    off = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = (rng.random((5_000, 1)) < 0.02).astype(float)
+        model = MultiOutcomeRidge(1.0, 1e-6, box_x=(0.0, 1.0), bound_y=20.0, random_state=seed)
+        off.append(model.fit(x, x[:, 0] + rng.normal(size=5_000)).coef_[0] - 1.0)
+    assert max(map(abs, off)) < 2.5
+
+
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("size", [Size(40, 1, ""), Size(40, 2, "")])
 def test_a_fit_ends_where_noise_hides_all_rows(size, delta):

@@ -225,11 +225,16 @@ class Fit:
         return self.outcomes_to_rows * own.rows / own.outcomes
 
     def _row_sizes(self, parts: Parts, center: FloatArray) -> Generator[Query, Release, NormCounts]:
-        """Count rows by their length about the center, in units."""
+        """Count rows by their length about the center, in units.
+
+        Rows are clipped to the norm of the longest that are seen, or to a column's part of the longest that may be, if
+        that is more. A rare level of an indicator is not seen; clipped to the norm of others, it would have no weight.
+        """
         own = self.mechanism.units.rows
         longest = self.mechanism.radii[0] / own + float(np.linalg.norm(center))
         lengths, seen = yield from self._norm_counts("sizes of rows", parts.row_sizes, self._map(center), longest * own)
-        found = longest if seen is None else min(max(seen, _SHORTEST_ROW) / own, longest)
+        shortest = max(_SHORTEST_ROW / own, longest / self.mechanism.shape[0])
+        found = longest if seen is None else min(max(seen / own, shortest), longest)
         return lengths.times(1.0 / own)._replace(longest=found)
 
     def _norm_counts(
