@@ -365,9 +365,10 @@ def intervention_at(n_pre: object, periods: Any, n_periods: int, name: str = "do
     number = place.start if isinstance(place, slice) else place
     if isinstance(number, int | np.integer) and number >= 1:
         return int(number)
+    ways = _WAYS if name == "donors" else ""
     raise ValueError(
         f"n_pre must be a number of periods, at least 1 and below the {n_periods} of {name}, or the label of the first "
-        f"period after the intervention (of the second, or a later one): got {n_pre!r}" + _WAYS * (name == "donors")
+        f"period after the intervention (of the second, or a later one): got {n_pre!r}{ways}"
     )
 
 

@@ -75,8 +75,8 @@ _HOPELESS = 0.9
 #: With delta 0: people over half the deviation of noise in moments of bounds 1, below which they show the mean outcome
 #: alone.
 _FEWEST_OF_MOMENTS = 120.0
-#: With delta 0: how many times smaller than their bound allows squares of outcomes are, and of what people are assumed
-#: to show of coefficients, over what they do.
+#: With delta 0: squares of outcomes are assumed to be so many times smaller than their bound allows; and the level
+#: counts more by so much of the part of R-squared that noise in coefficients takes away.
 _LESS_VARIED, _SHRUNK = 8.0, 2.0
 #: Share for the number of people where it is private and may be few, and of the rest where they are.
 _COUNT, _COUNT_OF_FEWEST = 0.04, 0.2

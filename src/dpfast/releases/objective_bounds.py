@@ -142,7 +142,7 @@ class ObjectiveBounds:
                 "known number of rows only"
             )
         if not math.isfinite(self.gradient):
-            named = " (loss='squared')" * isinstance(self.loss, SquaredLoss)
+            named = " (loss='squared')" if isinstance(self.loss, SquaredLoss) else ""
             raise ValueError(
                 f"constraint must be given with {self.loss!r}{named}, such as dpfast.L2Ball(1.0): without one its "
                 "gradient has no bound, so that no noise hides one person in it. A loss of bounded slope, as 'huber', "
