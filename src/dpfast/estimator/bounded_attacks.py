@@ -211,17 +211,17 @@ def stages_attack(
 ) -> Attack:
     """Attack the releases of a fit whose names begin so, all or the first ones, on a table and its neighbour.
 
-    The view is the noise along what differs, in units of the recorded noise. A sum that the person does not change says
-    nothing.
+    The view is the noise along what differs, in units of the noise that this fit recorded: it may differ from fit to
+    fit, as where releases choose the number of stages. A sum that the person does not change says nothing.
     """
     fits = Neighbours(estimator, tables)
 
     def along(neighbour: bool) -> tuple[Release, FloatArray, FloatArray]:
-        """Return the last release, the noise of each in units of the difference, and the difference."""
+        """Return the last release, the noise of each along the difference, and the difference."""
         views = list(islice(fits.views(neighbour, of), last))
         apart = np.array([np.linalg.norm(one.moved) for one in views])
         off = np.array([one.noise @ one.moved for one in views])
-        return views[-1].release, off / np.maximum(apart**2, _NOTHING), apart
+        return views[-1].release, off / np.maximum(apart, _NOTHING), apart
 
     record, _, each = probe(lambda: along(False))
     tells = np.flatnonzero(each)
@@ -229,7 +229,7 @@ def stages_attack(
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
-        return np.asarray(apart * along(neighbour)[1][tells])
+        return along(neighbour)[1][tells]
 
     return replace(Attack.on(name, replace(record, privacy=estimator._checked()), law, seen, estimator), effort=0.25)
 
