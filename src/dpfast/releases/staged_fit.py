@@ -67,6 +67,8 @@ _SHORTEST_ROW = 2.0**-230
 _SMALL = 1e-9
 #: Deviations by which a mean must differ from the level of clipped residuals to be no noise.
 _SURELY = 1.75
+#: By how many usual residuals an outcome usually differs along a column, at the end of the longest rows.
+_USUAL = 12.0
 #: Range of clips with a grid for sums of residuals.
 _SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
@@ -172,8 +174,10 @@ class Fit:
         descent_of = coordinates, step, rule, Iterate.start(theta), share
         iterate, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.pooled_estimate(iterate, rule, of_unclipped)
+        usual = _USUAL * clip.clip / (math.sqrt(found.theta.size) * mechanism.units.outcomes * coordinates.radius)
         found = found._replace(
-            theta=self._overflow_factor(coordinates.as_summed(found.theta, *mechanism.units)) * found.theta
+            theta=self._overflow_factor(coordinates.as_summed(found.theta, *mechanism.units)) * found.theta,
+            usual=mechanism.shape[0] * max(usual, _SMALLEST_CLIP) ** 2,
         )
         level, residuals = yield from self._last(parts, found, coordinates)
         far = self._second_clip_of_rare(parts.excess, coordinates, residuals)
@@ -266,6 +270,7 @@ class Fit:
             name = f"sizes of rows whitened by power {power:g}"
             lengths, seen = yield from self._norm_counts(name, part, self._map(center, whitened.whitening), longest)
             length = min(max(seen or 0.0, whitened.typical_length()), longest)
+            whitened = replace(whitened, radius=radius, clipped_to=length / longest)
             found.append((whitened.cost * (length**2 + constant), whitened, lengths._replace(longest=length)))
         _, coordinates, lengths = min(found, key=lambda one: one[0])
         length = lengths.longest
@@ -543,7 +548,7 @@ class Fit:
         covariance = back @ found.covariance[:features, :features] @ back.T
         xx = coordinates.of_features
         if mechanism.penalty is None:
-            return descent.shrunk(coef, covariance, xx, self.likelihood_drop)
+            return descent.shrunk(coef, covariance, xx, self.likelihood_drop, found.usual)
         own, scale = mechanism.penalty, mechanism.row_map.scale
         penalty = mechanism.units.penalty(own if scale is None else own / scale**2)
         return descent.penalised(coef, covariance, xx, penalty)

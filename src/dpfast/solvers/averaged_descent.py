@@ -238,6 +238,9 @@ _EIGENVALUE_FLOOR = 0.25
 _FLOOR_OF_LIMITS = 0.075
 # Deviations of its error that an eigenvalue for limits may be off by: of which .6 are the bias that steps have left.
 _MAY_BE_NOISE = 2.4
+# The same for the noise in coefficients, where nearly all of a row may be clipped; and the part of an eigenvalue that is
+# not worth asking the steps for.
+_MAY_BE_LESS, _HARDLY_LESS = 2.0, 0.2
 # How often X'X is found from its own effect on the steps.
 _CORRECTIONS = 3
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
@@ -429,13 +432,16 @@ class Coordinates:
     cost: float = math.inf
     #: Part of X'X, by precision, whose noise was whitened with it.
     whitened_part: float = 1.0
+    #: Norm of the longest rows before whitening; and the clip of whitened rows, over their norm.
+    radius: float = 0.0
+    clipped_to: float = 1.0
 
     @classmethod
     def plain(cls, center: FloatArray, length: float, people: float, *, constant: bool) -> Coordinates:
         """Return those of plain descent: rows in units of so much a direction."""
         features = len(center)
         whitening = np.eye(features) * (math.sqrt(features) / length)
-        return cls(whitening, center, constant, people * np.eye(features + constant), 0.0)
+        return cls(whitening, center, constant, people * np.eye(features + constant), 0.0, radius=length)
 
     @classmethod
     def whitened(
@@ -715,6 +721,20 @@ class StepHistory:
     def _precisions(self) -> FloatArray:
         return np.asarray(np.maximum(self.iterate.deviations, _TINY) ** -2.0)
 
+    def least_eigenvalues(self, values: FloatArray) -> FloatArray:
+        """Return about the least that eigenvalues of X'X may be; `values` as they are if that is hardly less.
+
+        A rare level of a column has long rows. Clipped, they are hidden by the noise in X'X, and soon have residuals
+        beyond the clip, so that the sums of steps hardly move with coefficients: these go as far as a random walk. The
+        farther rows may be beyond their clip, the more deviations an eigenvalue may be off by.
+        """
+        vectors, off = self.coordinates.spectrum[1], _MAY_BE_LESS * (1.0 - self.coordinates.clipped_to)
+        if np.all(off * self.coordinates.noise_along(vectors) <= _HARDLY_LESS * values):
+            return values
+        curvature = self.curvature()
+        seen = np.add.reduce(vectors * (curvature.xx @ vectors), axis=0)
+        return np.maximum(np.minimum(values, seen - off * curvature.noise_along(vectors)), 0.0)
+
     def curvature(self) -> Curvature:
         """Return X'X as its release shows it, and the change of sums with coefficients.
 
@@ -781,6 +801,8 @@ class DescentResult(NamedTuple):
     history: StepHistory | None = None
     #: Part of the squared predictions, about their mean, that is expected to be wrong, if few people show it.
     expected_error: float | None = None
+    #: Usual mean square of coefficients.
+    usual: float = math.inf
 
     def at(self, theta: FloatArray) -> DescentResult:
         """Return the result with coefficients moved there."""
@@ -807,19 +829,25 @@ def pooled_estimate(iterate: Iterate, rule: Steps, coordinates: Coordinates) -> 
     size, last = rule.damping / (kept + ridge), 1.0 / (kept + _LAST_RIDGE * ridge)
     edge = coordinates.noise * math.sqrt(features)
     at_least = np.maximum(values, _EIGENVALUE_FLOOR * edge)
-    variances, of_xx = _along_eigenvectors(iterate, rule, size, last, at_least, coordinates)
+    variances, found = _along_eigenvectors(iterate, rule, size, last, at_least)
+    # Noise in X'X multiplies the error of coefficients, equally in every step.
+    of_xx = (found / at_least * coordinates.noise) ** 2 * float(np.sum(variances))
+    history = StepHistory(iterate, rule, coordinates)
+    least = history.least_eigenvalues(at_least)
+    if least is not at_least:
+        variances = np.maximum(variances, _along_eigenvectors(iterate, rule, size, last, least)[0])
     return DescentResult(
         theta + (vectors * last) @ (vectors.T @ sums),
         (vectors * variances) @ vectors.T,
         (vectors * of_xx) @ vectors.T,
-        StepHistory(iterate, rule, coordinates),
+        history,
     )
 
 
 def _along_eigenvectors(
-    iterate: Iterate, rule: Steps, size: FloatArray, last: FloatArray, values: FloatArray, coordinates: Coordinates
+    iterate: Iterate, rule: Steps, size: FloatArray, last: FloatArray, values: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return variances by noise in steps and in X'X, if this has these values."""
+    """Return variances by noise in steps, and the part of the minimiser that is found, if X'X has these values."""
     weights = iterate.weights(rule)
     kept_of_step, by_noise = 1.0 - size * values, (1.0 - last * values) * size
     missed, later, sums_later = np.zeros(len(values)), np.zeros(len(values)), []
@@ -829,9 +857,7 @@ def _along_eigenvectors(
         later = weights[number] + kept_of_step * later
     of_noise = by_noise * np.array(sums_later) + last * weights[::-1, None]
     variances = np.add.accumulate((of_noise * np.array(iterate.deviations)[::-1, None]) ** 2)[-1]
-    missed *= 1.0 - last * values
-    # Noise in X'X multiplies the error of coefficients, equally in every step.
-    return variances, ((1.0 - missed) / values * coordinates.noise) ** 2 * float(np.sum(variances))
+    return variances, 1.0 - missed * (1.0 - last * values)
 
 
 def pooled_estimate_of_few(iterate: Iterate, rule: Steps, people: float, reach: float = _USUAL_REACH) -> DescentResult:
@@ -886,12 +912,18 @@ class Shrunk(NamedTuple):
 
 
 def shrunk(
-    coef: FloatArray, covariance: FloatArray, xx: FloatArray, likelihood_drop: float = LIKELIHOOD_DROP
+    coef: FloatArray,
+    covariance: FloatArray,
+    xx: FloatArray,
+    likelihood_drop: float = LIKELIHOOD_DROP,
+    usual: float = math.inf,
 ) -> Shrunk:
     """Shrink coefficients according to their noise; a priori all have one variance, in the units of the sums.
 
-    Their mean square is the largest with a likelihood not much below the maximum. A larger one is safer, but loses
-    accuracy if people are few.
+    Their mean square is the largest with a probability not much below the maximum. A larger one is safer, but loses
+    accuracy if people are few. A priori its root has a half-Cauchy distribution, with the root of a usual mean square
+    for its median: far more than usual must be seen beyond the noise (Gelman, A. (2006). Prior distributions for
+    variance parameters in hierarchical models. Bayesian Analysis 1).
     """
     outcomes = coef.shape[1]
     variances, vectors = eigh(covariance)
@@ -903,6 +935,7 @@ def shrunk(
     signals = _SIGNALS * ((float(variances[(size - 1) // 2]) + float(variances[size // 2])) / 2.0)
     totals = signals[:, None] + variances
     likelihoods = -0.5 * np.add.reduce(squares / totals + outcomes * np.log(totals), axis=1)
+    likelihoods -= np.log1p(signals / usual)
     signal = signals[(likelihoods >= np.maximum.reduce(likelihoods) - likelihood_drop).nonzero()[0][-1]]
     factors = signal / (signal + variances)
     half = vectors * factors
