@@ -77,7 +77,7 @@ def test_delta_is_never_below_the_exact_bounds():
     for _ in range(12):
         scales = MomentScales(*np.exp(rng.uniform(0, 3, 1)).tolist(), xy=math.exp(rng.uniform(0, 3)))
         epsilon, sizes = rng.uniform(0.1, 3), (int(rng.integers(1, 900)), 1000, 1.0, 1.0)
-        pair = subsampling._pair(*sizes, 5, None, False)
+        pair = subsampling._pair(*sizes, n_features=5)
         amplified, conditioned = exact_bounds(scales, epsilon, *sizes)
         assert pair.amplified(scales, epsilon) <= float(amplified) * (1 + 1e-9)
         assert float(conditioned) <= pair.conditioned(scales, epsilon) <= float(conditioned) * (1 + 1e-10)

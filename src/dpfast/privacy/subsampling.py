@@ -250,25 +250,15 @@ class _Pair:
         return (self.gamma * first + second) * ROUND_UP
 
 
-def _pair(
-    n_sampled: int,
-    n_total: int,
-    bound_x: float,
-    bound_y: float,
-    n_features: int,
-    n_outcomes: int | None = None,
-    nonnegative: bool = False,
-) -> _Pair:
-    sampled, total = sample_sizes(n_sampled, n_total)
-    shape: dict[str, Any] = {"adjacency": "replace_one", "n_features": n_features}
-    outcomes: dict[str, Any] = {"n_outcomes": n_outcomes, "nonnegative": nonnegative}
+def _pair(n_sampled: int, n_total: int, bound_x: float, bound_y: float, **kind: Any) -> _Pair:
+    sizes, kind = sample_sizes(n_sampled, n_total), {"adjacency": "replace_one"} | kind
+    features = {name: value for name, value in kind.items() if name in ("adjacency", "n_features")}
     return _Pair(
-        sampled,
-        total,
-        xx_sensitivity(bound_x, **shape),
-        xy_sensitivity(bound_x, bound_y, **shape, **outcomes),
-        lambda scales: moment_mu(scales, bound_x, bound_y, **shape, **outcomes),
-        lambda mu, weights: moment_scales(mu, bound_x, bound_y, weights, **shape, **outcomes),
+        *sizes,
+        xx_sensitivity(bound_x, **features),
+        xy_sensitivity(bound_x, bound_y, **kind),
+        lambda scales: moment_mu(scales, bound_x, bound_y, **kind),
+        lambda mu, weights: moment_scales(mu, bound_x, bound_y, weights, **kind),
     )
 
 

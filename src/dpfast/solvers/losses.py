@@ -740,22 +740,13 @@ class LossBounds:
 class _RowLosses(LossBounds):
     """Rows and outcomes, checked."""
 
-    def __init__(
-        self,
-        rows: ArrayLike,
-        outcomes: ArrayLike,
-        loss: GeneralisedLinearLoss,
-        *,
-        row_bound: float,
-        outcome_bound: float = 1.0,
-    ) -> None:
+    def __init__(self, rows: ArrayLike, outcomes: ArrayLike, loss: GeneralisedLinearLoss, **bounds: float) -> None:
         self._rows, self._outcomes = finite_array("rows", rows, (2,)), finite_array("outcomes", outcomes, (1,))
         if len(self._rows) != len(self._outcomes):
             raise ValueError("rows and outcomes must be equally many")
         n_rows, n = self._rows.shape
-        super().__init__(n_rows, n, loss, row_bound=row_bound, outcome_bound=outcome_bound)
-        weights = np.abs(self._outcomes)
-        if loss.is_classification and not (weights <= 1.0).all():
+        super().__init__(n_rows, n, loss, **bounds)
+        if loss.is_classification and not (np.abs(self._outcomes) <= 1.0).all():
             raise ValueError("outcomes must be from -1 to 1 for a loss of classification")
         if loss.is_of_counts and (self._outcomes < 0.0).any():
             raise ValueError("outcomes must be 0 or more for a loss of counts")
@@ -773,12 +764,11 @@ class GeneralisedLinear(_RowLosses):
         outcomes: ArrayLike,
         loss: GeneralisedLinearLoss,
         *,
-        row_bound: float,
-        outcome_bound: float = 1.0,
         n_threads: int | None = None,
         weights: ArrayLike | None = None,
+        **bounds: float,
     ) -> None:
-        super().__init__(rows, outcomes, loss, row_bound=row_bound, outcome_bound=outcome_bound)
+        super().__init__(rows, outcomes, loss, **bounds)
         parameters: dict[str, Any] = {**loss.parameters()}
         own = None if weights is None else finite_array("weights", weights, (1,))
         if own is not None and (own.shape != self._outcomes.shape or (own < 0.0).any()):

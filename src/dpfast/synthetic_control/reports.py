@@ -340,12 +340,8 @@ class TargetReports(PrivateEstimator):
             return predicted, predicted.copy()
         if self._is_for_one_target:
             return self._released_interval(pre, level)
-        released = self._released
-        section, values, rows = released.section, released.values, released.rows
-        features = np.atleast_2d(rows.features(self._mapping(pre)))
-        limits = prediction_interval(
-            section, values, self._n_donors, features, ridge=self.ridge_, n_components=self.n_components_, level=level
-        )
+        released, rows = self._released, self._released.rows
+        limits = prediction_interval(released, np.atleast_2d(rows.features(self._mapping(pre))), level)
         low, high = (rows.predicted(one).reshape(*pre.shape[:-1], self.n_post_) for one in limits)
         return low, high
 
