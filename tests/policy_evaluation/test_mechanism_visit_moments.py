@@ -10,7 +10,8 @@ from scipy import linalg, stats
 from walks import FEATURES, WEIGHTS, problem, summed, walks
 
 from dpfast import Privacy, noise
-from dpfast.policy_evaluation.mechanism import Problem, solve, visit_moments
+from dpfast.policy_evaluation.evaluation import VisitSolver
+from dpfast.policy_evaluation.mechanism import Problem, visit_moments
 from dpfast.privacy import MomentScales, gaussian_mu
 from dpfast.statistics import sufficient_statistics
 
@@ -126,7 +127,7 @@ def test_the_solution_is_that_of_ridge_regression(kind):
     sums = example(kind)
     calibration = replace(noise_for(kind, PRIVACY), deviations=MomentScales(xx=1e-9, xy=1e-9), off_diagonal=1e-9)
     release = calibration.release(sums, noise.SeededSource(0), "test")
-    solution = solve(release, calibration.noise, public_of(kind), 0.7)
+    solution = VisitSolver(1.4, shrinkage=False).solve(release, calibration, public_of(kind))
     xx, xy = (np.diag(sums.xx) if kind in DIAGONAL else sums.xx), sums.xy
     if kind == "centered":
         # Of what is above the pooled return.
@@ -134,8 +135,8 @@ def test_the_solution_is_that_of_ridge_regression(kind):
         assert solution.offset == pytest.approx(sums.origin + pooled, rel=1e-6)
         xy = xy - pooled * sums.xx
     assert solution.coef == pytest.approx(linalg.solve(xx + 0.7 * np.eye(len(xx)), xy), rel=1e-6)
-    assert solution.ridge == 0.7
-    assert solve(release, calibration.noise, public_of(kind), None).ridge < 1e-4
+    assert solution.ridge == 1.4
+    assert VisitSolver(None, shrinkage=False).solve(release, calibration, public_of(kind)).ridge < 2e-4
 
 
 @pytest.mark.slow
@@ -146,9 +147,9 @@ def test_the_deviation_of_values_is_that_of_repeated_releases(kind):
     deviations = MomentScales(xx=0.02, xy=0.01)
     calibration = replace(noise_for(kind, PRIVACY), deviations=deviations, off_diagonal=0.02 * math.sqrt(0.5))
     phi = np.eye(4) if features is None else features
+    solver, sources = VisitSolver(1.0, shrinkage=False), map(noise.SeededSource, range(1000))
     solutions = [
-        solve(calibration.release(sums, noise.SeededSource(seed), "test"), calibration.noise, public_of(kind), 0.5)
-        for seed in range(1000)
+        solver.solve(calibration.release(sums, source, "test"), calibration, public_of(kind)) for source in sources
     ]
     values = np.array([solution.offset + phi @ solution.coef for solution in solutions])
     stated = np.mean([solution.value_std for solution in solutions], axis=0)

@@ -15,9 +15,11 @@ import numpy as np
 from dpfast import noise
 from dpfast._arrays import FloatArray
 from dpfast.ledger import Release
-from dpfast.policy_evaluation.mechanism import Problem, Statistic, solve
+from dpfast.policy_evaluation.mechanism import Problem, Statistic
 from dpfast.releases.mechanism import Around, DataDependentGaussian, Mechanism, Query, SingleRelease, Stages, given
 from dpfast.releases.moments import JointMoments
+from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, eigh, ridge_from_moments
+from dpfast.solvers.state_values import ridge_values, shrunken_values
 
 # Of values in the middle of the range, which noise of half of its width moves; of others more is beyond.
 _BEYOND = 0.2
@@ -56,11 +58,44 @@ class VisitSolver(NamedTuple):
     shrinkage: bool
 
     def solve(self, released: Release, moments: JointMoments, problem: Problem) -> Evaluated:
-        """Return the estimates from the sums."""
-        penalty = None if self.ridge is None else 0.5 * self.ridge
-        found = solve(released, moments.noise, problem, penalty, self.shrinkage)
+        """Return the estimates from the sums; the default ridge is determined by the known noise."""
+        coef, std, ridge, offset = self._estimates(released.values["xx"], released.values["xy"], moments.noise, problem)
         error = visit_error(moments, problem, released_information(released, moments))
-        return Evaluated(found.coef, found.offset, 2.0 * found.ridge, error, found.value_std)
+        return Evaluated(coef, offset, 2.0 * ridge, error, std)
+
+    def _estimates(
+        self, xx: FloatArray, xy: FloatArray, noisy: MomentNoise, problem: Problem
+    ) -> tuple[FloatArray, FloatArray, float, float]:
+        """Return coefficients, deviations of values from the noise, what was added to the diagonal, and the origin."""
+        penalty, grid = None if self.ridge is None else 0.5 * self.ridge, problem.grid
+        if problem.centered:
+            sums, limits = (xx, xy, noisy), (grid.low - grid.middle, grid.top - grid.middle)
+            found = shrunken_values(*sums, limits) if self.shrinkage else ridge_values(*sums, limits, penalty)
+            return found.above, found.deviation, found.ridge, grid.middle + found.pooled
+        if problem.features is not None:
+            fit = ridge_from_moments(NoisyMoments(xx, xy.reshape(-1, 1), noisy), penalty)
+            std = _value_std(xx, fit.coef[0], problem.features, fit.ridge, noisy)
+            return fit.coef[0], std, fit.ridge, grid.low
+        penalty = automatic_diagonal_ridge(xx, xy, noisy) if penalty is None else penalty
+        visits = np.maximum(xx, 0.0) + penalty
+        coef, std = np.zeros_like(xy), np.zeros_like(xy)
+        np.divide(xy, visits, out=coef, where=visits > 0.0)
+        np.divide(np.hypot(noisy.cross, noisy.diagonal * coef), visits, out=std, where=visits > 0.0)
+        return coef, std, penalty, grid.low
+
+
+def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: float, noisy: MomentNoise) -> FloatArray:
+    """First-order standard deviation of Phi theta, theta = R b with R = (A + ridge I)^-1.
+
+    The noise E of A moves b - A theta by E theta. Its covariance is ``o (||theta||**2 I + theta theta')`` plus ``(c - 2
+    o) diag(theta**2)``, with o the variance off the diagonal and c the variance on it.
+    """
+    values, vectors = eigh(xx)
+    rows = features @ (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
+    on, off = noisy.diagonal**2, noisy.off_diagonal**2
+    variance = np.sum(rows**2, axis=1) * (noisy.cross**2 + off * float(coef @ coef)) + off * (rows @ coef) ** 2
+    variance += rows**2 @ coef**2 * (on - 2.0 * off)
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,22 +30,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from dpfast._arrays import FloatArray, IntArray
-from dpfast.ledger import Release
 from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
 from dpfast.privacy.guarantee import ROUND_UP
-from dpfast.privacy.smooth_gaussian import UsualVariance
 from dpfast.releases.mechanism import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
-from dpfast.solvers.ridge import MomentNoise, NoisyMoments, automatic_diagonal_ridge, eigh, ridge_from_moments
-from dpfast.solvers.state_values import ridge_values, shrunken_values
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
 from dpfast.statistics.visits import visit_bounds
 
@@ -215,12 +212,12 @@ class Statistic(ABC):
         return best_beta(*privacy.target, self.dim, self.usual_variance(self.problem.usual_count(self.m)))
 
     @abstractmethod
-    def usual_variance(self, count: int) -> UsualVariance:
+    def usual_variance(self, count: int) -> Callable[[float], float]:
         """Return the square of the sensitivity, in any unit, where all states are visited alike."""
 
 
 @dataclass(frozen=True)
-class _VarianceOfMeans(UsualVariance):
+class _VarianceOfMeans:
     """Of the mean at one state."""
 
     count: int
@@ -230,7 +227,7 @@ class _VarianceOfMeans(UsualVariance):
 
 
 @dataclass(frozen=True)
-class _VarianceOfRidge(UsualVariance):
+class _VarianceOfRidge:
     """Of a ridge regression on one state, where ``phi_k = (growth * sqrt(min(count + k, m)) + 1)**2``."""
 
     count: int
@@ -308,7 +305,7 @@ class WeightedMeans(Statistic):
         psi = smooth_sensitivity(counts, self.problem.weights, beta, top=self._top)
         return self._norm * self.problem.grid.width * math.sqrt(psi) * ROUND_UP
 
-    def usual_variance(self, count: int) -> UsualVariance:
+    def usual_variance(self, count: int) -> Callable[[float], float]:
         """Return the squared sensitivity at one state: with equal counts the weights are a factor."""
         return _VarianceOfMeans(count)
 
@@ -396,7 +393,7 @@ class RidgeFit(Statistic):
         )
         return self._factor * math.sqrt(psi) * ROUND_UP
 
-    def usual_variance(self, count: int) -> UsualVariance:
+    def usual_variance(self, count: int) -> Callable[[float], float]:
         """Return the squared sensitivity at one state with the same effect on the minimiser as all together."""
         rho = np.sort(self.problem.weights)[::-1]
         visits = self.problem.feature_norm * float(rho[0]) * math.sqrt(float(rho.sum()) / (2.0 * self.ridge))
@@ -432,52 +429,3 @@ def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
         people=DeclaredPeople(public.unit, public.block, counted_as="row"),
         diagonal=public.diagonal,
     )
-
-
-class Solution(NamedTuple):
-    """Estimates from a release of A and b."""
-
-    #: Coefficients, of returns less the offset.
-    coef: FloatArray
-    #: First-order standard deviation of the values from the noise alone, (n_states,).
-    value_std: FloatArray
-    #: Addition to the diagonal of A.
-    ridge: float
-    #: Origin of the coefficients: an end of the range, or the pooled return.
-    offset: float
-
-
-def solve(
-    release: Release, noisy: MomentNoise, problem: Problem, ridge: float | None, shrinkage: bool = False
-) -> Solution:
-    """Solve for the coefficients: post-processing; the default ridge is determined by the known noise."""
-    xx, xy, grid = release.values["xx"], release.values["xy"], problem.grid
-    if problem.centered:
-        middle = grid.middle
-        limits = grid.low - middle, grid.top - middle
-        found = shrunken_values(xx, xy, noisy, limits) if shrinkage else ridge_values(xx, xy, noisy, limits, ridge)
-        return Solution(found.above, found.deviation, found.ridge, middle + found.pooled)
-    if problem.features is not None:
-        fit = ridge_from_moments(NoisyMoments(xx, xy.reshape(-1, 1), noisy), ridge)
-        std = _value_std(xx, fit.coef[0], problem.features, fit.ridge, noisy)
-        return Solution(fit.coef[0], std, fit.ridge, grid.low)
-    penalty = automatic_diagonal_ridge(xx, xy, noisy) if ridge is None else ridge
-    visits = np.maximum(xx, 0.0) + penalty
-    coef, std = np.zeros_like(xy), np.zeros_like(xy)
-    np.divide(xy, visits, out=coef, where=visits > 0.0)
-    np.divide(np.hypot(noisy.cross, noisy.diagonal * coef), visits, out=std, where=visits > 0.0)
-    return Solution(coef, std, penalty, grid.low)
-
-
-def _value_std(xx: FloatArray, coef: FloatArray, features: FloatArray, ridge: float, noisy: MomentNoise) -> FloatArray:
-    """First-order standard deviation of Phi theta, theta = R b with R = (A + ridge I)^-1.
-
-    The noise E of A moves b - A theta by E theta. Its covariance is ``o (||theta||**2 I + theta theta')`` plus ``(c - 2
-    o) diag(theta**2)``, with o the variance off the diagonal and c the variance on it.
-    """
-    values, vectors = eigh(xx)
-    rows = features @ (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
-    on, off = noisy.diagonal**2, noisy.off_diagonal**2
-    variance = np.sum(rows**2, axis=1) * (noisy.cross**2 + off * float(coef @ coef)) + off * (rows @ coef) ** 2
-    variance += rows**2 @ coef**2 * (on - 2.0 * off)
-    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))

@@ -740,7 +740,7 @@ class LossBounds:
 class _RowLosses(LossBounds):
     """Rows and outcomes, checked."""
 
-    def __init__(self, rows: ArrayLike, outcomes: ArrayLike, loss: GeneralisedLinearLoss, **bounds: float) -> None:
+    def __init__(self, rows: ArrayLike, outcomes: ArrayLike, loss: GeneralisedLinearLoss, **bounds: Any) -> None:
         self._rows, self._outcomes = finite_array("rows", rows, (2,)), finite_array("outcomes", outcomes, (1,))
         if len(self._rows) != len(self._outcomes):
             raise ValueError("rows and outcomes must be equally many")
@@ -766,7 +766,7 @@ class GeneralisedLinear(_RowLosses):
         *,
         n_threads: int | None = None,
         weights: ArrayLike | None = None,
-        **bounds: float,
+        **bounds: Any,
     ) -> None:
         super().__init__(rows, outcomes, loss, **bounds)
         parameters: dict[str, Any] = {**loss.parameters()}
