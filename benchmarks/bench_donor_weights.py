@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from benchmarks.papers.synthetic_control import repeated
 from benchmarks.timing import seconds
 from dpfast import Privacy, noise
 from dpfast.synthetic_control.donor_weights import (
@@ -39,12 +38,12 @@ class OutputRepeats:
         self.exact = ridge_weights(self.rows.pre, self.rows.target, float(N_PRE))
 
     def time_repeats(self, delta):
-        repeated(self.chosen, self.rows, self.exact, self.source, REPEATS)
+        self.chosen.repeat(self.rows, self.source, REPEATS, exact=self.exact)
 
     def track_ratio_to_drawing_the_noise(self, delta):
         """Against the noise about the same centres, drawn alone; the system is solved once, before."""
         scales = self.chosen.noise_scales
-        _, projections = repeated(self.chosen, self.rows, self.exact, self.source, REPEATS)
+        _, projections = self.chosen.repeat(self.rows, self.source, REPEATS)
         centres = np.repeat(self.exact[:, np.newaxis], REPEATS, axis=1), projections
 
         def alone():

@@ -25,7 +25,6 @@ import numpy as np
 from dpfast import Privacy, SyntheticControl, UnsoundCalibrationWarning, UtilityWarning, noise
 from dpfast.datasets import synthetic_control_panel
 from dpfast.papers import synthetic_control as theory
-from dpfast.releases.mechanism import draw
 from dpfast.synthetic_control.donor_weights import BoundedPanel, PanelBounds, algorithm, prediction, ridge_weights
 
 SIZES = ((10, 10), (10, 100), (100, 10), (100, 100))  # n, T0
@@ -40,16 +39,6 @@ ALGORITHMS = {
     "sound objective": ("objective", "sound"),
 }
 METHODS = ("no privacy", *ALGORITHMS, "cross-section")
-
-
-def repeated(chosen, panel, exact, source, repeats):
-    """Return weights (n_donors, repeats) and projections (n_post, repeats) of an output perturbation, drawn at once.
-
-    Its weights are ridge regression's and the noise independent of them, so the system is solved once, before.
-    """
-    source, scales = source.bound(chosen, repeats), chosen.noise_scales
-    weights = draw(scales.mechanism, scales.weight_scale, exact, source, repeats=repeats).T
-    return weights, chosen._projections(panel, weights, source)
 
 
 class Case:
@@ -79,7 +68,7 @@ class Case:
         chosen = algorithm(*ALGORITHMS[method], Privacy(epsilon, delta), self.bounds, ridge)
         source = noise.SeededSource(next(self.seeds))
         if method == "sound output":
-            weights, projections = repeated(chosen, self.panel, self.weights(ridge), source, repeats)
+            weights, projections = chosen.repeat(self.panel, source, repeats, exact=self.weights(ridge))
             return (projections * np.abs(weights).max(axis=0)).T
         return np.array([prediction(chosen.release(self.panel, source, method)) for _ in range(repeats)])
 

@@ -106,9 +106,7 @@ def test_the_noise_of_output_perturbation_has_the_calibrated_law(delta):
     chosen = OutputPerturbation.calibrate(Privacy(2.0, delta), bounds, float(T0))
     scales = chosen.noise_scales
     repeats = 1500
-    source = noise.SeededSource(5)
-    drawn = [chosen.draw(rows, source).values for _ in range(repeats)]
-    weights, projections = (np.array([one[name] for one in drawn]).T for name in ("weights", "projection"))
+    weights, projections = chosen.repeat(rows, noise.SeededSource(5), repeats)
     exact = ridge_weights(rows.pre, rows.target, float(T0))
     residuals = [weights - exact[:, None], projections - rows.post.T @ weights / np.abs(weights).max(axis=0)]
     for residual, scale in zip(residuals, (scales.weight_scale, scales.projection_scale), strict=True):

@@ -297,8 +297,25 @@ class OutputPerturbation(DonorMechanism):
         return cls(bounds, calibrated, ridge)
 
     def _weights(self, panel: BoundedPanel, source: noise.BitSource) -> FloatArray:
-        own, exact = self.noise_scales, ridge_weights(panel.pre, panel.target, self.ridge)
-        return draw(own.mechanism, own.weight_scale, exact, source)
+        return self._repeated(ridge_weights(panel.pre, panel.target, self.ridge), source, 1)[:, 0]
+
+    def _repeated(self, exact: FloatArray, source: noise.BitSource, repeats: int) -> FloatArray:
+        own = self.noise_scales
+        return draw(own.mechanism, own.weight_scale, exact, source, repeats=repeats).T
+
+    def repeat(
+        self, panel: BoundedPanel, source: noise.BitSource, repeats: int, *, exact: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Draw many independent releases of one panel, as studies of the mechanism do; each of them costs `privacy`.
+
+        Weights of shape (n_donors, repeats) and projections (n_post, repeats); `exact` are the panel's `ridge_weights`,
+        where they have been computed before.
+        """
+        if exact is None:
+            exact = ridge_weights(panel.pre, panel.target, self.ridge)
+        source = source.bound(self, repeats)
+        weights = self._repeated(exact, source, repeats)
+        return weights, self._projections(panel, weights, source)
 
 
 @dataclass(frozen=True)
