@@ -13,11 +13,6 @@ from dpfast.statistics.filled_returns import (
     BEYOND,
     FilledReturns,
     Residuals,
-    distance_counts,
-    return_means,
-    state_sum_bound,
-    state_sums,
-    visit_counts,
 )
 
 GAMMA, HORIZON, N_STATES = 0.8, 6, 5
@@ -80,7 +75,7 @@ def test_sums_over_visits_are_what_they_are_defined_as(kind, flags):
             expected[:, s] += scale * np.array([1.0, y[s], y[s] ** 2 / 4.0, discount / 4.0])[:rows]
             if returns.by_end:
                 ends[states[: returns.horizon][-1], s] += scale * discount / 4.0
-    found = state_sums(walks, returns, RESIDUALS, clip).to_float64()
+    found = returns.state_sums(walks, RESIDUALS, clip).to_float64()
     assert found == pytest.approx(np.vstack([expected, ends]), abs=1e-7)
 
 
@@ -106,8 +101,8 @@ def test_means_are_what_they_are_defined_as(kind, flags):
             if own:
                 late += np.mean([(v - GRID.middle) / half for v, _ in own]), 1.0 - np.mean([d for _, d in own])
         expected += late.tolist()
-    assert return_means(walks, returns, with_count=True).to_float64() == pytest.approx(expected, abs=1e-6)
-    assert len(return_means(walks, returns, with_count=False).to_float64()) == returns.n_means
+    assert returns.return_means(walks, with_count=True).to_float64() == pytest.approx(expected, abs=1e-6)
+    assert len(returns.return_means(walks, with_count=False).to_float64()) == returns.n_means
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +110,7 @@ def test_counts_put_each_person_in_one_bin(kind):
     returns = KINDS[kind]
     walks = walks_at_random(np.random.default_rng(3))
     sizes = [len(found) for found in visits_of(walks, returns, 0.0)]
-    counts = visit_counts(walks, returns, np.array([1, 2, 4])).to_float64()[0]
+    counts = returns.visit_counts(walks, np.array([1, 2, 4])).to_float64()[0]
     assert counts.tolist() == [
         sizes.count(1), sizes.count(2), len(sizes) - sizes.count(1) - sizes.count(2)
     ]  # fmt: skip
@@ -124,7 +119,7 @@ def test_counts_put_each_person_in_one_bin(kind):
         for found in visits_of(walks, returns, 1.0)
     ]
     edges = np.quantile(farthest, [0.3, 0.6, 0.9]) + 0.5
-    counts = distance_counts(walks, returns, 1.0, 0, edges).to_float64()[0]
+    counts = returns.distance_counts(walks, 1.0, 0, edges).to_float64()[0]
     assert counts.tolist() == [9.0, 9.0, 12.0] + [0.0] * (len(BEYOND) + 1)
 
 
@@ -139,7 +134,7 @@ def test_people_beyond_the_range_are_counted_by_how_far_whatever_their_tails_are
     walks = Trajectories(np.zeros(6, int), rewards, np.arange(7), N_STATES, truncated=np.zeros(6, bool))
     edges = np.array([1.0]) * GRID.largest
     tail = GRID.high if sign > 0.0 else GRID.low
-    assert distance_counts(walks, returns, tail, 0, edges).to_float64()[0].tolist() == [1.0, 1.0, 1.0, 1.0, 2.0]
+    assert returns.distance_counts(walks, tail, 0, edges).to_float64()[0].tolist() == [1.0, 1.0, 1.0, 1.0, 2.0]
     if returns.has_tails:
         # They went on: the tail adds a discount of .8 times an end, and may be worth the other one; or is all there is.
         cut = Trajectories(np.zeros(6, int), rewards, np.arange(7), N_STATES, truncated=np.ones(6, bool))
@@ -147,7 +142,7 @@ def test_people_beyond_the_range_are_counted_by_how_far_whatever_their_tails_are
         beyond = np.bincount(np.searchsorted(BEYOND, [one for one in least if one > 0.0]), minlength=4)
         expected = [float(sum(one <= 0.0 for one in least)), *beyond.astype(float)]
         expected = [6.0, 0.0, 0.0, 0.0, 0.0] if returns.by_end else expected
-        assert distance_counts(cut, returns, tail, 0, edges).to_float64()[0].tolist() == expected
+        assert returns.distance_counts(cut, tail, 0, edges).to_float64()[0].tolist() == expected
 
 
 def test_ranges_at_the_ends_of_floats_have_a_wider_grid_too():
@@ -167,11 +162,11 @@ def one_walk(parameters, n_steps):
 def test_no_person_adds_more_than_the_bound_and_no_two_point_apart(kind, clip):
     returns = KINDS[kind]
     most = N_STATES if returns.horizon is None else min(returns.horizon - returns.lag, N_STATES)
-    bound = state_sum_bound(returns, clip, most)
+    bound = returns.state_sum_bound(clip, most)
     rng = np.random.default_rng(0)
 
     def part(parameters):
-        return state_sums(one_walk(parameters, N_STATES), returns, RESIDUALS, clip).to_float64()
+        return returns.state_sums(one_walk(parameters, N_STATES), RESIDUALS, clip).to_float64()
 
     def alone(parameters):
         return float(np.linalg.norm(part(parameters)))
@@ -193,14 +188,14 @@ def test_the_bound_of_sums_is_attained():
     at_tail = Residuals(tail=GRID.middle, center=0, reach=float(GRID.largest))
     cut = Trajectories([0], [0.0], [0, 1], 1, truncated=[True])
     for each in (returns, replace(returns, by_end=True)):
-        assert np.linalg.norm(state_sums(cut, each, at_tail, 0.5).to_float64()) == pytest.approx(
-            state_sum_bound(each, 0.5, 1), rel=1e-6
+        assert np.linalg.norm(each.state_sums(cut, at_tail, 0.5).to_float64()) == pytest.approx(
+            each.state_sum_bound(0.5, 1), rel=1e-6
         )
     whole = KINDS["without tails"]
     far = Residuals(tail=0.0, center=0, reach=float(whole.half))
     ends = Trajectories([0], [GRID.high], [0, 1], 1)
-    assert np.linalg.norm(state_sums(ends, whole, far, 0.5).to_float64()) == pytest.approx(
-        state_sum_bound(whole, 0.5, 1), rel=1e-6
+    assert np.linalg.norm(whole.state_sums(ends, far, 0.5).to_float64()) == pytest.approx(
+        whole.state_sum_bound(0.5, 1), rel=1e-6
     )
 
 
@@ -210,9 +205,9 @@ def test_rounding_never_makes_a_return_larger_than_its_visit():
     for clip in np.random.default_rng(0).uniform(0.5, 9.5, 60) * 2.0**-30:
         for value in (GRID.high, GRID.low, 3.999999):
             walks = Trajectories(np.zeros(1, int), [value], [0, 1], 1)
-            counts, sums, squares = state_sums(walks, returns, far, float(clip)).to_float64()[:, 0]
+            counts, sums, squares = returns.state_sums(walks, far, float(clip)).to_float64()[:, 0]
             assert abs(sums) <= counts
-            assert math.hypot(counts, sums, squares) <= state_sum_bound(returns, float(clip), 1)
+            assert math.hypot(counts, sums, squares) <= returns.state_sum_bound(float(clip), 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -224,7 +219,7 @@ def test_means_of_a_person_are_within_one(kind):
         walk = Trajectories(
             rng.integers(0, N_STATES, n_steps), values[:n_steps], [0, n_steps], N_STATES, truncated=[values[8] > 0]
         )
-        found = return_means(walk, returns, with_count=True)
+        found = returns.return_means(walk, with_count=True)
         assert found.integer(0) == 1 << 30
         for i in range(1, found.shape[0]):
             least = -(1 << 30) if i % 2 else 0
@@ -232,10 +227,10 @@ def test_means_of_a_person_are_within_one(kind):
 
 
 def every_sum(walks, returns):
-    yield return_means(walks, returns, with_count=True)
-    yield visit_counts(walks, returns, np.array([1, 2, 4]))
-    yield distance_counts(walks, returns, 1.7, RESIDUALS.center, np.array([1e8, 1e9, 4e9]))
-    yield state_sums(walks, returns, RESIDUALS, 1.3)
+    yield returns.return_means(walks, with_count=True)
+    yield returns.visit_counts(walks, np.array([1, 2, 4]))
+    yield returns.distance_counts(walks, 1.7, RESIDUALS.center, np.array([1e8, 1e9, 4e9]))
+    yield returns.state_sums(walks, RESIDUALS, 1.3)
 
 
 def integers(sums):
@@ -258,8 +253,8 @@ def test_longer_chunks_of_many_states_change_nothing():
     rng = np.random.default_rng(5)
     returns = KINDS["cut at the horizon"]
     walks = Trajectories(rng.integers(0, 90_000, 80_000), rng.random(80_000), np.arange(0, 80_001, 8), 90_000)
-    whole = state_sums(walks, returns, RESIDUALS, 1.3)
-    halves = state_sums([walks[:5_000], walks[5_000:]], returns, RESIDUALS, 1.3)
+    whole = returns.state_sums(walks, RESIDUALS, 1.3)
+    halves = returns.state_sums([walks[:5_000], walks[5_000:]], RESIDUALS, 1.3)
     assert np.array_equal(whole.low, halves.low)
 
 
@@ -269,11 +264,11 @@ def test_a_flag_says_who_goes_on():
     flat = Residuals(tail=2.0, center=0, reach=float(returns.half))
     for truncated, value in ((None, 2.0), ([True], 2.0), ([False], 1.0)):
         walk = Trajectories([0], [1.0], [0, 1], 1, truncated=truncated)
-        counts, sums, *_ = state_sums(walk, returns, flat, 9.0).to_float64()[:, 0]
+        counts, sums, *_ = returns.state_sums(walk, flat, 9.0).to_float64()[:, 0]
         assert sums / counts * returns.half_width + GRID.middle == pytest.approx(value, abs=1e-8)
     # One that is longer than the horizon was cut there, whatever it did later.
     longer = Trajectories([0, 0], [1.0, 0.0], [0, 2], 1, truncated=[False])
-    counts, sums, *_ = state_sums(longer, returns, flat, 9.0).to_float64()[:, 0]
+    counts, sums, *_ = returns.state_sums(longer, flat, 9.0).to_float64()[:, 0]
     assert sums / counts * returns.half_width + GRID.middle == pytest.approx(2.0, abs=1e-8)
 
 
@@ -281,11 +276,11 @@ def test_blocks_must_agree():
     returns = KINDS["cut at the horizon"]
     rng = np.random.default_rng(6)
     with pytest.raises(ValueError, match="blocks must all say which trajectories were truncated, or none of them"):
-        visit_counts([walks_at_random(rng), walks_at_random(rng, flags=False)], returns, np.array([9]))
+        returns.visit_counts([walks_at_random(rng), walks_at_random(rng, flags=False)], np.array([9]))
     with pytest.raises(ValueError, match="blocks are over different numbers of states"):
-        visit_counts([Trajectories([0], [0.0], [0, 1], 1), Trajectories([0], [0.0], [0, 1], 2)], returns, np.array([9]))
+        returns.visit_counts([Trajectories([0], [0.0], [0, 1], 1), Trajectories([0], [0.0], [0, 1], 2)], np.array([9]))
     with pytest.raises(ValueError, match="trajectories must hold at least one block"):
-        visit_counts([], returns, np.array([9]))
+        returns.visit_counts([], np.array([9]))
 
 
 def test_late_steps_are_the_third_quarter_of_the_horizon_and_never_none():

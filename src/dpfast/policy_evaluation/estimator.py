@@ -31,15 +31,7 @@ from dpfast.estimator.base import (
 from dpfast.estimator.plan import Plan, least
 from dpfast.io.summaries import Estimates, normal_reach
 from dpfast.policy_evaluation.evaluation import Evaluated, PolicyMechanism, Returns, Run, Visits, VisitSolver
-from dpfast.policy_evaluation.mechanism import (
-    Problem,
-    RidgeFit,
-    Statistic,
-    WeightedMeans,
-    usual_lag,
-    usual_ridge,
-    visit_moments,
-)
+from dpfast.policy_evaluation.mechanism import Problem, Statistic, statistic_of, usual_lag, visit_moments
 from dpfast.policy_evaluation.private_range import CountedReturns, PrivateRange
 from dpfast.policy_evaluation.staged import Guesses, StagedVisits
 from dpfast.privacy import Privacy, UtilityWarning
@@ -675,11 +667,7 @@ class PolicyEvaluation(PrivateEstimator):
         return Run(problem, float(self.gamma), self._what), VisitSolver(self.ridge, self.shrinkage)
 
     def _statistic(self, problem: Problem, privacy: Privacy, m: int) -> Statistic:
-        printed = self.calibration != "sound"
-        if self.method == "lsw":
-            return WeightedMeans(problem, m, printed)
-        ridge = usual_ridge(problem, m, privacy, printed) if self.ridge is None else float(self.ridge)
-        return RidgeFit(problem, m, ridge, printed)
+        return statistic_of(self.method, problem, m, privacy, self.ridge, printed=self.calibration != "sound")
 
     def _sum(self, privacy: Privacy, source: noise.BitSource, trajectories: Any) -> Summed:
         public, data = self._opened(trajectories)

@@ -417,6 +417,15 @@ def usual_ridge(problem: Problem, m: int, privacy: Privacy, printed: bool = Fals
     return ridge + problem.floor * SLACK if printed else ridge
 
 
+def statistic_of(
+    method: str, problem: Problem, m: int, privacy: Privacy, ridge: float | None, *, printed: bool
+) -> Statistic:
+    """Return the fit of mean returns, "lsw" or "lsl", by default with its usual ridge."""
+    if method == "lsw":
+        return WeightedMeans(problem, m, printed)
+    return RidgeFit(problem, m, usual_ridge(problem, m, privacy, printed) if ridge is None else float(ridge), printed)
+
+
 def visit_moments(problem: Problem, privacy: Privacy) -> JointMoments:
     """Return the least noise for A and b, weighted by its effect on the residual b - A theta, by public numbers."""
     public = visit_bounds(problem.n_states, **problem.visits())

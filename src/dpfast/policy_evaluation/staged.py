@@ -44,17 +44,7 @@ from dpfast.privacy import Privacy, split_budget
 from dpfast.privacy.guarantee import ROUND_UP, remembered
 from dpfast.releases.mechanism import NoisySum, Query, Stages
 from dpfast.solvers.state_values import Earlier, Estimate, Lost, StateSums, fitted_values
-from dpfast.statistics.filled_returns import (
-    BEYOND,
-    SMALL_PART,
-    FilledReturns,
-    Residuals,
-    distance_counts,
-    return_means,
-    state_sum_bound,
-    state_sums,
-    visit_counts,
-)
+from dpfast.statistics.filled_returns import BEYOND, SMALL_PART, FilledReturns, Residuals
 from dpfast.statistics.visits import check_most_visited
 
 # Shares of mu squared; the sums have the rest.
@@ -180,7 +170,7 @@ class StagedVisits(PolicyMechanism):
         side = (centered.pooled.value * self.returns.half - residuals.center) / residuals.reach
         clip, _, lost_weight = clipped(min(side**2, 1.0) if centered.is_told else 0.0)
         mechanism = self._sums(sums, clip, returns)
-        statistic = partial(state_sums, returns=returns, residuals=residuals, clip=clip)
+        statistic = partial(returns.state_sums, residuals=residuals, clip=clip)
         released = yield Query(self.run.what, mechanism, statistic, clip)
         told = returns, centered, residuals, lost._replace(weight=lost_weight)
         return partial(self._told, released.values["sum"], mechanism.deviation, *told)
@@ -188,7 +178,7 @@ class StagedVisits(PolicyMechanism):
     def _means(self) -> Generator[Query, Release, _Centered]:
         """Estimate the location of returns, and the loss of truncated ones."""
         is_private, noise = self.m is None, self._noise_of_means()
-        statistic = partial(return_means, returns=self.returns, with_count=is_private)
+        statistic = partial(self.returns.return_means, with_count=is_private)
         released = yield Query("mean returns", noise, statistic)
         values, off = released.values["sum"], noise.deviation
         n = float(self.m or 0) if not is_private else max(float(values[0]), off)
@@ -210,7 +200,7 @@ class StagedVisits(PolicyMechanism):
         most = self.problem.most_visited
         edges, middles = _visit_clips(most, 0)[:2]
         counts = NoisySum.of_counts(part, 1, len(edges))
-        released = yield Query("numbers of visits", counts, partial(visit_counts, returns=self.returns, edges=edges))
+        released = yield Query("numbers of visits", counts, partial(self.returns.visit_counts, edges=edges))
         histogram = released.values["sum"][0]
         seen = np.maximum(histogram, 0.0)
         mean = min(max(float(middles**2 @ seen) / max(float(np.sum(seen)), 5.0 * counts.deviation), 1.0), float(most))
@@ -234,7 +224,7 @@ class StagedVisits(PolicyMechanism):
         farthest = float(self.returns.half + abs(center))
         edges = farthest * np.exp2(-0.5 * np.arange(_DISTANCE_BINS)[::-1])
         counts = _distance_noise(part)
-        statistic = partial(distance_counts, returns=self.returns, tail=tail, center=center, edges=edges)
+        statistic = partial(self.returns.distance_counts, tail=tail, center=center, edges=edges)
         released = yield Query("distances of returns", counts, statistic)
         histogram, outside = np.split(released.values["sum"][0], [_DISTANCE_BINS])
         people, is_sure = _people_outside(outside, counts.deviation)
@@ -268,7 +258,7 @@ class StagedVisits(PolicyMechanism):
 
     def _sums(self, part: Privacy, clip: float, returns: FilledReturns) -> NoisySum:
         """Return the noise of the sums."""
-        bound = state_sum_bound(returns, clip, self.problem.most_visited)
+        bound = returns.state_sum_bound(clip, self.problem.most_visited)
         shape = returns.n_sums(self.problem.n_states), self.problem.n_states
         return NoisySum.moved_by(part, math.sqrt(2.0) * bound * ROUND_UP, bound, shape)
 

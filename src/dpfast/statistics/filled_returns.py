@@ -60,7 +60,7 @@ _EXCESS, _WIDER = 2.0**-16, 8.0
 
 @dataclass(frozen=True)
 class FilledReturns:
-    """How returns are computed: public.
+    """How returns are computed, which is public, and the sums of trajectories by it, which are not.
 
     Parameters
     ----------
@@ -117,6 +117,157 @@ class FilledReturns:
         assert self.horizon is not None
         return self.horizon // 2, max(3 * self.horizon // 4, self.horizon // 2 + 1)
 
+    def state_sum_bound(self, clip: float, most_visited: int) -> float:
+        """Return the largest norm of what a person adds to `state_sums`, rounded up."""
+        rows = self.n_sums(1)
+        rounded = sqrt_ratio_up(rows * most_visited, 1) / 2.0 / _UNITS
+        return (clip * _ROUND_UP * sqrt_ratio_up(32 + (1, 2, 4)[rows - 3], 32) + rounded) * _ROUND_UP
+
+    @suppress_float_warnings
+    def return_means(self, trajectories: Any, *, with_count: bool) -> FixedPoint:
+        """Sum people's mean returns and mean parts of 1 that were not cut, over all steps and over late ones, and 1.
+
+        **Not private**. In this order: with a count 1; the mean return of first visits that count, filled with the
+        middle of the range, from the middle and in half widths; if trajectories may have been truncated, 1 less the
+        mean discount of the tails; with a horizon both again of all its third quarter's steps, 0 for a trajectory
+        without any.
+        """
+
+        def of_block(block: Trajectories) -> IntArray:
+            found = [self._mean_parts(self._chunks(block, self.grid.middle))]
+            if self.has_tails:
+                found.append(self._mean_parts(self._chunks(block, None), discounts=True))
+            if self._has_late:
+                steps = _every_step(block)
+                for tail in (self.grid.middle, None):
+                    chunks = (self._late(chunk) for chunk in self._chunks(steps, tail, lag=0))
+                    found.append(self._mean_parts(chunks, discounts=tail is None))
+            sums = [len(block) << _LOG2_UNITS] if with_count else []
+            return np.array(sums + [int(parts) for parts in found], np.int64)
+
+        return _summed(trajectories, of_block, partial(self.return_means, with_count=with_count))
+
+    @suppress_float_warnings
+    def visit_counts(self, trajectories: Any, edges: IntArray) -> FixedPoint:
+        """Count people by how many states they visit, at steps that count: a bin up to each edge. **Not private**."""
+
+        def of_block(block: Trajectories) -> IntArray:
+            counts = np.zeros((1, len(edges)), np.int64)
+            for chunk in self._chunks(block, self.grid.middle):
+                counts[0] += np.bincount(_bins_of(chunk.sizes, edges), minlength=len(edges))
+            return counts
+
+        return _summed(trajectories, of_block, partial(self.visit_counts, edges=edges), exponent=0)
+
+    @suppress_float_warnings
+    def distance_counts(self, trajectories: Any, tail: float, center: int, edges: FloatArray) -> FixedPoint:
+        """Count people by how far a return of theirs is from a center, at most: a bin up to each edge. **Not private**.
+
+        Those with a return beyond the declared range, whatever its truncated tail is worth within that range, are in
+        none of these bins, but in one of `BEYOND` and a last one: by how far beyond it is, at most, in half widths.
+        """
+        wide, half = self.wide(), float(self.half)
+        grid, unit = self.grid, math.ldexp(1.0, wide.grid.exponent - self.grid.exponent)
+        shift = (wide.grid.low - grid.low) / grid.unit
+
+        def of_block(block: Trajectories) -> IntArray:
+            counts = np.zeros((1, len(edges) + len(BEYOND) + 1), np.int64)
+            cut = self._chunks(block, None) if self.has_tails else None
+            for chunk in wide._chunks(block, tail):
+                units = chunk.units / unit + shift
+                apart = np.abs(np.minimum(np.maximum(units, 0.0), float(grid.largest)) - (grid.middle_units + center))
+                bins = _bins_of(np.maximum.reduceat(apart, chunk.starts), edges)
+                discounts = 0.0 if cut is None else next(cut).units / _ONE.largest
+                filled = (tail - grid.low) / grid.unit
+                above = units - discounts * filled - grid.largest
+                below = -units - discounts * (grid.largest - filled)
+                excess = np.maximum.reduceat(np.maximum(above, below), chunk.starts) / half
+                is_beyond = excess > _EXCESS
+                bins[is_beyond] = len(edges) + np.searchsorted(BEYOND, excess[is_beyond])
+                counts[0] += np.bincount(bins, minlength=counts.shape[1])
+            return counts
+
+        again = partial(self.distance_counts, tail=tail, center=center, edges=edges)
+        return _summed(trajectories, of_block, again, exponent=0)
+
+    @suppress_float_warnings
+    def state_sums(self, trajectories: Any, residuals: Residuals, clip: float) -> FixedPoint:
+        """Sum s, s y, s y**2/4 and, where trajectories may have been cut, s d/4 over people. **Not private**.
+
+        y is the return from the center over the reach, at most 1 in size, d the discount of the truncated tail, s the
+        factor that scales the person's s (1, y) onto the clip: (3 or 4, n_states). If asked, rows of s d/4 by last
+        state follow.
+        """
+
+        def of_block(block: Trajectories) -> IntArray:
+            n_states = block.n_states
+            totals = np.zeros((self.n_sums(n_states), n_states), np.int64)
+            ends, first = _last_states(block, self.horizon), 0
+            steps = min(max(_STEPS_PER_CHUNK, n_states), _MOST_STEPS_PER_CHUNK)
+            cut = self._chunks(block, None, steps=steps) if self.has_tails else None
+            for chunk in self._chunks(block, residuals.tail, steps=steps):
+                y = (chunk.units - (self.grid.middle_units + residuals.center)) / residuals.reach
+                y = np.minimum(np.maximum(y, -1.0), 1.0)
+                owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)
+                norms = np.sqrt(np.bincount(owners, 1.0 + y * y))
+                scaled = (np.minimum(1.0, clip / norms) * _UNITS)[owners]
+                parts = [scaled, scaled * y, scaled * (y * y) * SMALL_PART]
+                if cut is not None:
+                    parts.append(scaled * (next(cut).units / _ONE.largest) * SMALL_PART)
+                for total, part in zip(totals, parts, strict=False):
+                    total += np.bincount(chunk.visited, np.rint(part), n_states).astype(np.int64)
+                if self.by_end:
+                    cells = ends[first + owners] * n_states + chunk.visited
+                    found = np.bincount(cells, np.rint(parts[-1]), n_states**2).astype(np.int64)
+                    totals[4:] += found.reshape(n_states, n_states)
+                first += len(chunk.sizes)
+            return totals
+
+        return _summed(trajectories, of_block, partial(self.state_sums, residuals=residuals, clip=clip))
+
+    def _chunks(
+        self, block: Trajectories, tail: float | None, *, lag: int | None = None, steps: int | None = None
+    ) -> Iterator[_Chunk]:
+        """List first visits of filled trajectories or, with None for the tail, the discounts of what was cut."""
+        filled, grid = self._filled(block, tail), _ONE if tail is None else self.grid
+        counted = self.lag if lag is None else lag
+        found = chunks_of_visits(filled, self.gamma, self.horizon, counted, grid, steps or _STEPS_PER_CHUNK)
+        for visited, units, ends in found:
+            sizes = ends.copy()
+            sizes[1:] -= ends[:-1]
+            yield _Chunk(visited, units, sizes)
+
+    def _filled(self, block: Trajectories, tail: float | None) -> Trajectories:
+        """Return trajectories with the tail in their last rewards; with None, with nothing but a tail of 1."""
+        if not self.has_tails:
+            return block
+        rewards = np.zeros(block.n_steps) if tail is None else block.rewards.astype(np.float64)
+        lengths, horizon = _lengths(block), self.horizon
+        counted = lengths if horizon is None else np.minimum(lengths, horizon)
+        last = (block.offsets[:-1] + counted - 1)[_is_cut(block, lengths, horizon)]
+        worth = 1.0 if tail is None else tail
+        rewards[last] = worth if self.by_end else rewards[last] + self.gamma * worth
+        return block.with_rewards(rewards)
+
+    def _late(self, chunk: _Chunk) -> _Chunk:
+        """Keep late steps, of states that are the numbers of steps."""
+        first, last = self.late
+        is_late = (chunk.visited >= first) & (chunk.visited < last)
+        owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)[is_late]
+        return _Chunk(chunk.visited[is_late], chunk.units[is_late], np.bincount(owners, minlength=len(chunk.sizes)))
+
+    def _mean_parts(self, chunks: Iterator[_Chunk], *, discounts: bool = False) -> int:
+        """Sum people's means of returns from the middle, over half the width; of discounts what is left of 1."""
+        origin, size = (_ONE.largest, -_ONE.largest) if discounts else (self.grid.middle_units, self.half)
+        total = 0
+        for chunk in chunks:
+            owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)
+            # Integers below 2**31, of at most 2**20 visits: exact.
+            sums = np.bincount(owners, chunk.units - origin, len(chunk.sizes))
+            means = np.rint(sums * (_UNITS / size) / np.maximum(chunk.sizes, 1))
+            total += int(np.sum(np.minimum(np.maximum(means, -_UNITS), _UNITS).astype(np.int64)))
+        return total
+
 
 class Residuals(NamedTuple):
     """Centers and reaches of returns, and the numbers that fill their tails: fitted to earlier releases."""
@@ -127,120 +278,6 @@ class Residuals(NamedTuple):
     center: int
     #: In units of the grid.
     reach: float
-
-
-def state_sum_bound(returns: FilledReturns, clip: float, most_visited: int) -> float:
-    """Return the largest norm of what a person adds to `state_sums`, rounded up."""
-    rows = returns.n_sums(1)
-    rounded = sqrt_ratio_up(rows * most_visited, 1) / 2.0 / _UNITS
-    return (clip * _ROUND_UP * sqrt_ratio_up(32 + (1, 2, 4)[rows - 3], 32) + rounded) * _ROUND_UP
-
-
-@suppress_float_warnings
-def return_means(trajectories: Any, returns: FilledReturns, *, with_count: bool) -> FixedPoint:
-    """Sum people's mean returns and mean parts of 1 that were not cut, over all steps and over late ones, and 1.
-
-    **Not private**. In this order: with a count 1; the mean return of first visits that count, filled with the middle
-    of the range, from the middle and in half widths; if trajectories may have been truncated, 1 less the mean discount
-    of the tails; with a horizon both again of all its third quarter's steps, 0 for a trajectory without any.
-    """
-
-    def of_block(block: Trajectories) -> IntArray:
-        found = [_mean_parts(_chunks(block, returns, returns.grid.middle), returns)]
-        if returns.has_tails:
-            found.append(_mean_parts(_chunks(block, returns, None), returns, discounts=True))
-        if returns._has_late:
-            steps = _every_step(block)
-            for tail in (returns.grid.middle, None):
-                chunks = (_late(chunk, returns) for chunk in _chunks(steps, returns, tail, lag=0))
-                found.append(_mean_parts(chunks, returns, discounts=tail is None))
-        sums = [len(block) << _LOG2_UNITS] if with_count else []
-        return np.array(sums + [int(parts) for parts in found], np.int64)
-
-    return _summed(trajectories, of_block, partial(return_means, returns=returns, with_count=with_count))
-
-
-@suppress_float_warnings
-def visit_counts(trajectories: Any, returns: FilledReturns, edges: IntArray) -> FixedPoint:
-    """Count people by how many states they visit, at steps that count: a bin up to each edge. **Not private**."""
-
-    def of_block(block: Trajectories) -> IntArray:
-        counts = np.zeros((1, len(edges)), np.int64)
-        for chunk in _chunks(block, returns, returns.grid.middle):
-            counts[0] += np.bincount(_bins_of(chunk.sizes, edges), minlength=len(edges))
-        return counts
-
-    return _summed(trajectories, of_block, partial(visit_counts, returns=returns, edges=edges), exponent=0)
-
-
-@suppress_float_warnings
-def distance_counts(
-    trajectories: Any, returns: FilledReturns, tail: float, center: int, edges: FloatArray
-) -> FixedPoint:
-    """Count people by how far a return of theirs is from a center, at most: a bin up to each edge. **Not private**.
-
-    Those with a return beyond the declared range, whatever its truncated tail is worth within that range, are in none
-    of these bins, but in one of `BEYOND` and a last one: by how far beyond it is, at most, in half widths.
-    """
-    wide, half = returns.wide(), float(returns.half)
-    grid, unit = returns.grid, math.ldexp(1.0, wide.grid.exponent - returns.grid.exponent)
-    shift = (wide.grid.low - grid.low) / grid.unit
-
-    def of_block(block: Trajectories) -> IntArray:
-        counts = np.zeros((1, len(edges) + len(BEYOND) + 1), np.int64)
-        cut = _chunks(block, returns, None) if returns.has_tails else None
-        for chunk in _chunks(block, wide, tail):
-            units = chunk.units / unit + shift
-            apart = np.abs(np.minimum(np.maximum(units, 0.0), float(grid.largest)) - (grid.middle_units + center))
-            bins = _bins_of(np.maximum.reduceat(apart, chunk.starts), edges)
-            discounts = 0.0 if cut is None else next(cut).units / _ONE.largest
-            filled = (tail - grid.low) / grid.unit
-            above = units - discounts * filled - grid.largest
-            below = -units - discounts * (grid.largest - filled)
-            excess = np.maximum.reduceat(np.maximum(above, below), chunk.starts) / half
-            is_beyond = excess > _EXCESS
-            bins[is_beyond] = len(edges) + np.searchsorted(BEYOND, excess[is_beyond])
-            counts[0] += np.bincount(bins, minlength=counts.shape[1])
-        return counts
-
-    again = partial(distance_counts, returns=returns, tail=tail, center=center, edges=edges)
-    return _summed(trajectories, of_block, again, exponent=0)
-
-
-@suppress_float_warnings
-def state_sums(trajectories: Any, returns: FilledReturns, residuals: Residuals, clip: float) -> FixedPoint:
-    """Sum s, s y, s y**2/4 and, where trajectories may have been cut, s d/4 over people. **Not private**.
-
-    y is the return from the center over the reach, at most 1 in size, d the discount of the truncated tail, s the
-    factor that scales the person's s (1, y) onto the clip: (3 or 4, n_states). If asked, rows of s d/4 by last state
-    follow.
-    """
-
-    def of_block(block: Trajectories) -> IntArray:
-        n_states = block.n_states
-        totals = np.zeros((returns.n_sums(n_states), n_states), np.int64)
-        ends, first = _last_states(block, returns.horizon), 0
-        steps = min(max(_STEPS_PER_CHUNK, n_states), _MOST_STEPS_PER_CHUNK)
-        cut = _chunks(block, returns, None, steps=steps) if returns.has_tails else None
-        for chunk in _chunks(block, returns, residuals.tail, steps=steps):
-            y = (chunk.units - (returns.grid.middle_units + residuals.center)) / residuals.reach
-            y = np.minimum(np.maximum(y, -1.0), 1.0)
-            owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)
-            norms = np.sqrt(np.bincount(owners, 1.0 + y * y))
-            scaled = (np.minimum(1.0, clip / norms) * _UNITS)[owners]
-            parts = [scaled, scaled * y, scaled * (y * y) * SMALL_PART]
-            if cut is not None:
-                parts.append(scaled * (next(cut).units / _ONE.largest) * SMALL_PART)
-            for total, part in zip(totals, parts, strict=False):
-                total += np.bincount(chunk.visited, np.rint(part), n_states).astype(np.int64)
-            if returns.by_end:
-                cells = ends[first + owners] * n_states + chunk.visited
-                found = np.bincount(cells, np.rint(parts[-1]), n_states**2).astype(np.int64)
-                totals[4:] += found.reshape(n_states, n_states)
-            first += len(chunk.sizes)
-        return totals
-
-    return _summed(trajectories, of_block, partial(state_sums, returns=returns, residuals=residuals, clip=clip))
 
 
 _ONE = ReturnGrid.for_range(0.0, 1.0)
@@ -259,35 +296,9 @@ class _Chunk(NamedTuple):
         return np.cumsum(self.sizes) - self.sizes
 
 
-def _chunks(
-    block: Trajectories, returns: FilledReturns, tail: float | None, *, lag: int | None = None, steps: int | None = None
-) -> Iterator[_Chunk]:
-    """List first visits of filled trajectories or, with None for the tail, the discounts of what was cut of them."""
-    filled, grid = _filled(block, returns, tail), _ONE if tail is None else returns.grid
-    counted = returns.lag if lag is None else lag
-    found = chunks_of_visits(filled, returns.gamma, returns.horizon, counted, grid, steps or _STEPS_PER_CHUNK)
-    for visited, units, ends in found:
-        sizes = ends.copy()
-        sizes[1:] -= ends[:-1]
-        yield _Chunk(visited, units, sizes)
-
-
 def _lengths(block: Trajectories) -> IntArray:
     """Return the steps of each trajectory: NumPy's difference takes five times as long for few."""
     return np.asarray(block.offsets[1:] - block.offsets[:-1])
-
-
-def _filled(block: Trajectories, returns: FilledReturns, tail: float | None) -> Trajectories:
-    """Return trajectories with the tail in their last rewards; with None, with nothing but a tail of 1."""
-    if not returns.has_tails:
-        return block
-    rewards = np.zeros(block.n_steps) if tail is None else block.rewards.astype(np.float64)
-    lengths, horizon = _lengths(block), returns.horizon
-    counted = lengths if horizon is None else np.minimum(lengths, horizon)
-    last = (block.offsets[:-1] + counted - 1)[_is_cut(block, lengths, horizon)]
-    worth = 1.0 if tail is None else tail
-    rewards[last] = worth if returns.by_end else rewards[last] + returns.gamma * worth
-    return block.with_rewards(rewards)
 
 
 def _last_states(block: Trajectories, horizon: int | None) -> IntArray:
@@ -308,27 +319,6 @@ def _every_step(block: Trajectories) -> Trajectories:
     """Return trajectories whose states are the numbers of their steps: every visit is a first one."""
     states = np.arange(block.n_steps) - np.repeat(block.offsets[:-1], _lengths(block))
     return block.with_states(states, block.longest)
-
-
-def _late(chunk: _Chunk, returns: FilledReturns) -> _Chunk:
-    """Keep late steps, of states that are the numbers of steps."""
-    first, last = returns.late
-    is_late = (chunk.visited >= first) & (chunk.visited < last)
-    owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)[is_late]
-    return _Chunk(chunk.visited[is_late], chunk.units[is_late], np.bincount(owners, minlength=len(chunk.sizes)))
-
-
-def _mean_parts(chunks: Iterator[_Chunk], returns: FilledReturns, *, discounts: bool = False) -> int:
-    """Sum people's means of returns from the middle, over half the width; of discounts what is left of 1."""
-    origin, size = (_ONE.largest, -_ONE.largest) if discounts else (returns.grid.middle_units, returns.half)
-    total = 0
-    for chunk in chunks:
-        owners = np.repeat(np.arange(len(chunk.sizes)), chunk.sizes)
-        # Integers below 2**31, of at most 2**20 visits: exact.
-        sums = np.bincount(owners, chunk.units - origin, len(chunk.sizes))
-        means = np.rint(sums * (_UNITS / size) / np.maximum(chunk.sizes, 1))
-        total += int(np.sum(np.minimum(np.maximum(means, -_UNITS), _UNITS).astype(np.int64)))
-    return total
 
 
 def _bins_of(sizes: NDArray[Any], edges: NDArray[Any]) -> IntArray:
