@@ -30,17 +30,9 @@ from dpfast.estimator.linear import OWN_NAMES, LinearEstimator, Names, explained
 from dpfast.estimator.plan import Plan
 from dpfast.io.summaries import Estimates
 from dpfast.privacy import Privacy, split_with_picks
-from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation, loss_of_moments
+from dpfast.releases.objective_bounds import ObjectiveBounds, loss_of_moments
 from dpfast.releases.pursuit import Chosen, PursuedParts, PursuedRows
-from dpfast.releases.selection import (
-    Progress,
-    Scored,
-    ScoredSelection,
-    VotedSelection,
-    Voters,
-    check_n_supports,
-    most_votes,
-)
+from dpfast.releases.selection import Progress, Scored, Voters, check_n_supports, most_votes
 from dpfast.solvers.best_subset import SupportScores
 from dpfast.solvers.losses import LeastSquares
 from dpfast.sparse_regression.mechanism import (
@@ -52,7 +44,6 @@ from dpfast.sparse_regression.mechanism import (
     SparseMechanism,
     SupportThenFit,
     bounds_on_support,
-    error_of_coefficients,
     planned,
     relative_error,
     top_entries,
@@ -465,24 +456,9 @@ class SparseRegression(RegressorMixin, BoundedEstimator, LinearEstimator):
         return self._calibrated(privacy, n_features, n_rows)
 
     def _calibrated(self, privacy: Privacy, n_features: int, n_rows: int) -> SupportThenFit:
-        """Calibrate both stages; the second takes the rest by basic composition."""
-        share, bounds = float(self.selection_share), self._bounds(n_features, n_rows)
-        selection: ScoredSelection | VotedSelection
-        if self._way == "exponential":
-            # The exponential mechanism is pure.
-            part = Privacy(share * privacy.epsilon, 0.0, privacy.adjacency)
-            selection = ScoredSelection.calibrate(part, bounds, calibration=self.calibration)
-        else:
-            part = Privacy(share * privacy.epsilon, share * privacy.delta, privacy.adjacency)
-            n_blocks = self._block_count(n_rows)
-            selection = VotedSelection.calibrate(
-                part, self.n_nonzero, n_features, n_blocks, calibration=self.calibration
-            )
-        spent = selection.privacy
-        rest = Privacy(privacy.epsilon - spent.epsilon, privacy.delta - spent.delta, privacy.adjacency)
-        cost = error_of_coefficients(bounds)
-        regression = ObjectivePerturbation.calibrate(rest, bounds, calibration=self.calibration, cost=cost)
-        return SupportThenFit(privacy, selection, regression)
+        bounds, share = self._bounds(n_features, n_rows), float(self.selection_share)
+        voted = None if self._way == "exponential" else (n_features, self._block_count(n_rows))
+        return SupportThenFit.calibrate(privacy, bounds, share, voted, self.calibration)
 
     def _block_count(self, n: int) -> int:
         n_blocks = max(1, round(math.sqrt(n))) if self.n_blocks is None else self.n_blocks

@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from scipy.special import ndtri
 
 from dpfast._arrays import IntArray
 from dpfast.estimator.plan import Plan, least
 from dpfast.ledger import Release
-from dpfast.privacy import Privacy
+from dpfast.privacy import Calibration, Privacy
 from dpfast.privacy.objective import SplitCost
 from dpfast.releases.mechanism import Mechanism, Query, Stages
 from dpfast.releases.objective_bounds import ObjectiveBounds, ObjectivePerturbation
@@ -116,6 +116,24 @@ class SupportThenFit(Mechanism[Chosen]):
     privacy: Privacy
     selection: ScoredSelection | VotedSelection
     regression: ObjectivePerturbation
+
+    @classmethod
+    def calibrate(
+        cls, privacy: Privacy, bounds: ObjectiveBounds, share: float, voted: tuple[int, int] | None, kind: Calibration
+    ) -> Self:
+        """Calibrate both; the second takes the rest. A support that is voted for is of so many features, by blocks."""
+        selection: ScoredSelection | VotedSelection
+        if voted is None:
+            # The exponential mechanism is pure.
+            part = Privacy(share * privacy.epsilon, 0.0, privacy.adjacency)
+            selection = ScoredSelection.calibrate(part, bounds, calibration=kind)
+        else:
+            part = Privacy(share * privacy.epsilon, share * privacy.delta, privacy.adjacency)
+            selection = VotedSelection.calibrate(part, bounds.n_features, *voted, calibration=kind)
+        spent = selection.privacy
+        rest = Privacy(privacy.epsilon - spent.epsilon, privacy.delta - spent.delta, privacy.adjacency)
+        cost = error_of_coefficients(bounds)
+        return cls(privacy, selection, ObjectivePerturbation.calibrate(rest, bounds, calibration=kind, cost=cost))
 
     @cached_property
     def guaranteed(self) -> bool:
