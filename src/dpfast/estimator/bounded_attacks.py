@@ -16,17 +16,7 @@ import numpy as np
 
 from dpfast import io, noise
 from dpfast._arrays import FloatArray
-from dpfast.attack import (
-    Attack,
-    GaussianShift,
-    View,
-    claimed,
-    claims,
-    flattened,
-    probe,
-    sum_attack,
-    view_attack,
-)
+from dpfast.attack import Attack, GaussianShift, View, claimed, claims, flattened, probe, sum_attack, view_attack
 from dpfast.ledger import Release
 from dpfast.privacy import Adjacency, Privacy, Unit
 from dpfast.releases.mechanism import Mechanism, Query

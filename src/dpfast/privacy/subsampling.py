@@ -178,11 +178,7 @@ def subsampled_moment_scales(
 
 @remembered
 def _subsampled_scales(
-    epsilon: float,
-    delta: float,
-    weights: tuple[tuple[str, float], ...],
-    *sizes: Any,
-    **kind: Any,
+    epsilon: float, delta: float, weights: tuple[tuple[str, float], ...], *sizes: Any, **kind: Any
 ) -> MomentScales:
     pair, costs = _pair(*sizes, **kind), dict(weights)
     in_sample = {"xx": costs["xx"] * (pair.n_total / pair.n_sampled) ** 2, "xy": costs["xy"]}

@@ -34,7 +34,6 @@ from dpfast.synthetic_control.mechanism import (
     CrossSectionBatch,
     DonorRows,
     orthonormal_basis,
-    outcomes_of,
     sum_donors,
     textbook,
 )
@@ -597,8 +596,7 @@ class SyntheticControl(TargetReports):
         # What the rest of the fit refuses must be refused before this is paid for.
         self._with_placeholders()._steps_or_none(privacy, public)
         mechanism, rest = self._range_noise(privacy)
-        outcomes = outcomes_of(donors, public.n_predictors)
-        counts = Donors(outcomes).summed(range_counts)
+        counts = Donors(donors).summed(range_counts, n_predictors=public.n_predictors)
         release = mechanism.noise.release(counts, source, self._named("counts of donors by size"))
         low, high, is_certain = range_found(mechanism, release, public.n_donors, nonnegative=self.nonnegative)
         found = self._with({"bound": high if self.nonnegative else (low, high), "_range_is_found": True})

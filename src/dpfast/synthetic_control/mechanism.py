@@ -24,7 +24,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -150,14 +149,6 @@ class PredictorMap:
 
 def _of_x(function: Callable[[FloatArray], FloatArray], x: FloatArray, y: Any, ids: Any) -> tuple[FloatArray, Any, Any]:
     return function(x), y, ids
-
-
-def outcomes_of(donors: FloatArray | Partitions, n_predictors: int) -> FloatArray | Partitions:
-    """Return the outcomes of donors whose first columns are predictors."""
-    outcomes = itemgetter((slice(None), slice(n_predictors, None)))
-    if isinstance(donors, Partitions):
-        return donors.mapped(partial(_of_x, outcomes), donors.n_features - n_predictors, 0)
-    return np.asarray(outcomes(donors))
 
 
 @dataclass(frozen=True)

@@ -619,9 +619,10 @@ def typical_length(
 RANGE_SIZES = NormHistograms(entries=True)
 
 
-def range_counts(donors: FloatArray, n_threads: int | None = None) -> FixedPoint:
-    """Count donors by their largest outcome, and by their least: the data owner's."""
-    extremes = np.column_stack([np.fmax.reduce(donors, axis=1), np.fmin.reduce(donors, axis=1)])
+def range_counts(donors: FloatArray, n_predictors: int = 0, n_threads: int | None = None) -> FixedPoint:
+    """Count donors by their largest outcome, and by their least, after predictors: the data owner's."""
+    outcomes = donors[:, n_predictors:]
+    extremes = np.column_stack([np.fmax.reduce(outcomes, axis=1), np.fmin.reduce(outcomes, axis=1)])
     return size_counts(io.open_table(np.nan_to_num(extremes, nan=0.0)), RANGE_SIZES, n_threads=n_threads)
 
 
