@@ -175,19 +175,17 @@ class Returns(SinglePolicy):
         return Evaluated(coef, statistic.offset, statistic.ridge, 0.5 * weighted / _BEYOND)
 
     def expected_error(self, m: int, visited: float | None) -> float:
-        """Expect states to be visited equally often; the noise was calibrated for m."""
-        return smooth_error(self.single, visited)
+        """Root of the weighted mean square of noise and shrinkage over states that are visited equally often.
 
-
-def smooth_error(mechanism: DataDependentGaussian[Statistic], visited: float | None) -> float:
-    """Root of the weighted mean square of noise and shrinkage over states."""
-    statistic, problem, m = mechanism.statistic, mechanism.statistic.problem, mechanism.statistic.m
-    counts = problem.usual_counts(m, visited)
-    noisy = mechanism.scale(statistic.sensitivity_of_counts(counts, mechanism.smoothness)) * statistic.spread
-    noisy /= math.sqrt(float(problem.weights.sum())) * problem.grid.width
-    # Of values in the middle of the range.
-    shrunk = 0.5 * statistic.ridge / (statistic.ridge + 2.0 * problem.information(m, visited))
-    return math.hypot(noisy, shrunk)
+        The noise was calibrated for m.
+        """
+        single, statistic, problem = self.single, self.single.statistic, self.problem
+        counts = problem.usual_counts(m, visited)
+        noisy = single.scale(statistic.sensitivity_of_counts(counts, single.smoothness)) * statistic.spread
+        noisy /= math.sqrt(float(problem.weights.sum())) * problem.grid.width
+        # Of values in the middle of the range.
+        shrunk = 0.5 * statistic.ridge / (statistic.ridge + 2.0 * problem.information(m, visited))
+        return math.hypot(noisy, shrunk)
 
 
 def visit_error(mechanism: JointMoments, problem: Problem, information: float) -> float:
