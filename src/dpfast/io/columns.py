@@ -7,7 +7,6 @@ columns; they never name rows, counts or values of a table.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, Rows, ke
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from dpfast.io.transforms import Interaction
+    from dpfast.io.transforms import Interaction, Transform
 
 ACCEPTED = (
     "a pandas DataFrame, a table that offers the Arrow C stream (of Polars, DuckDB, pyarrow), an Arrow Dataset, a "
@@ -369,43 +368,16 @@ def column_of(argument: str, name: str, declared: object) -> Column:
     return Number(name, REFUSE, *check.limits(f"{argument}[{name!r}]", declared))
 
 
-class Derived(ABC):
-    """Columns of numbers that are made of declared ones: `dpfast.io.transforms` has them."""
-
-    #: Limits of what it becomes.
-    limits: tuple[Limits, ...]
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """As in messages."""
-
-    @property
-    @abstractmethod
-    def encoded_names(self) -> tuple[str, ...]:
-        """Names of its encoded columns."""
-
-    @property
-    @abstractmethod
-    def sources(self) -> tuple[Column, ...]:
-        """The table's columns that it is made of."""
-
-    @property
-    def is_coded(self) -> bool:
-        """Whether it becomes indicators, one of which is 1 at most, and has `places`."""
-        return False
-
-    @abstractmethod
-    def encode(self, batch: Entries) -> list[FloatArray]:
-        """Return its encoding: columns within their limits."""
+class Derived:
+    """The base of columns of numbers that are made of declared ones: `dpfast.io.transforms` has them."""
 
 
-Feature: TypeAlias = Column | Derived
+Feature: TypeAlias = "Column | Transform | Interaction"
 
 
 def sources_of(column: Feature) -> tuple[Column, ...]:
     """Return the table's columns that one is, or is made of."""
-    return column.sources if isinstance(column, Derived) else (column,)
+    return (column,) if isinstance(column, Number | Boolean | Category) else column.sources
 
 
 def is_coded(column: object) -> TypeGuard[Category | Interaction]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,6 +95,11 @@ class Trajectories:
         other.__dict__ = vars(self) | read_only
         return other
 
+    @classmethod
+    def _of_flat(cls, flat: sources.Flat, number: int, encoder: StateEncoder | None, truncated: Any = None) -> Self:
+        said = flat.truncated if truncated is None else truncated
+        return cls(*flat[:3], number, encoder=encoder, truncated=said)
+
     def with_rewards(self, rewards: NDArray[np.float64]) -> Trajectories:
         """Return them with other rewards, which the caller has checked."""
         return self._with(rewards=rewards)
@@ -139,9 +144,7 @@ class Trajectories:
         array([1, 0])
         """
         number, encoder = declared_states(n_states, states)
-        flat = sources.from_episodes(episodes, encoder)
-        said = flat.truncated if truncated is None else truncated
-        return cls(*flat[:3], number, encoder=encoder, truncated=said)
+        return cls._of_flat(sources.from_episodes(episodes, encoder), number, encoder, truncated)
 
     @classmethod
     @suppress_float_warnings
@@ -190,10 +193,9 @@ class Trajectories:
             As `from_episodes`, or if a column is not there, ids or steps are missing, or steps occur twice.
         """
         number, encoder = declared_states(n_states, states)
-        column = None if isinstance(truncated, bool) else truncated
-        flat = sources.from_table(frame, sources.Names.of(trajectory, state, reward, step, column), encoder)
-        said = truncated if isinstance(truncated, bool) else flat.truncated
-        return cls(*flat[:3], number, encoder=encoder, truncated=said)
+        names = sources.Names.of(trajectory, state, reward, step, truncated)
+        said = truncated if isinstance(truncated, bool) else None
+        return cls._of_flat(sources.from_table(frame, names, encoder), number, encoder, said)
 
     @classmethod
     def iter_sorted(
@@ -230,12 +232,11 @@ class Trajectories:
             As `from_frame`, or if rows are not sorted, or pyarrow is not installed.
         """
         number, encoder = declared_states(n_states, states)
-        column = None if isinstance(truncated, bool) else truncated
-        names = sources.Names.of(trajectory, state, reward, step, column)
+        names = sources.Names.of(trajectory, state, reward, step, truncated)
+        said = truncated if isinstance(truncated, bool) else None
         least = check.positive_integer("block_steps", block_steps)
         for block in sources.iter_sorted(frame, names, encoder, least):
-            said = truncated if isinstance(truncated, bool) else block.truncated
-            yield cls(*block[:3], number, encoder=encoder, truncated=said)
+            yield cls._of_flat(block, number, encoder, said)
 
     @classmethod
     def from_gymnasium(
@@ -298,7 +299,7 @@ class Trajectories:
             raise TypeError(f"env must be an environment, such as gymnasium.make(name), got {type(env).__name__}")
         number, encoder, encoded = declared_observations(env.observation_space, states, encode, bins)
         flat = sources.from_gymnasium(env, policy, n_trajectories, horizon, seed, encoded, number)
-        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
+        return cls._of_flat(flat, number, encoder)
 
     @classmethod
     @suppress_float_warnings
@@ -332,8 +333,7 @@ class Trajectories:
         if space is None and states is None:
             raise ValueError("episodes declare no observation space: give it as `space`, or all states in `states`")
         number, encoder, encoded = declared_observations(space, states, encode, bins)
-        flat = sources.from_minari(episodes, encoded)
-        return cls(*flat[:3], number, encoder=encoder, truncated=flat.truncated)
+        return cls._of_flat(sources.from_minari(episodes, encoded), number, encoder)
 
     @classmethod
     def of(

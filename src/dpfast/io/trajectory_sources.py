@@ -59,9 +59,9 @@ class Names(NamedTuple):
     truncated: str | None
 
     @classmethod
-    def of(cls, trajectory: str, state: str, reward: str, step: str | None, truncated: str | None) -> Names:
-        """Name the columns, each by a label."""
-        names = cls(trajectory, state, reward, step, truncated)
+    def of(cls, trajectory: str, state: str, reward: str, step: str | None, truncated: str | bool | None) -> Names:
+        """Name the columns, each by a label; a flag for all trajectories is no column."""
+        names = cls(trajectory, state, reward, step, None if isinstance(truncated, bool) else truncated)
         for argument, name in names._asdict().items():
             if argument not in ("step", "truncated") or name is not None:
                 check.label(argument, name)

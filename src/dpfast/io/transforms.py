@@ -63,6 +63,7 @@ class Transform(Derived, ABC):
 
     #: What a formula calls it.
     CALLED: ClassVar[str]
+    is_coded: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, Number):

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
+from dpfast.io.trajectories import Trajectories
 from dpfast.papers import Bound
 from dpfast.privacy import SmoothGaussian, UnsoundCalibrationWarning, smooth_gaussian_delta
 
@@ -115,17 +116,11 @@ class Visits:
         >>> Visits.observed([0, 1, 1, 0], [0, 3, 4], 2).pairs.tolist()
         [[1.0, 0.5], [0.5, 0.5]]
         """
-        steps, bounds = np.asarray(states), np.asarray(offsets)
-        n_states = check.positive_integer("n_states", n_states)
-        for name, array in (("states", steps), ("offsets", bounds)):
-            if array.ndim != 1 or array.dtype.kind not in "iu":
-                raise TypeError(f"{name} must be a one-dimensional array of integers, got {array.ndim}-d {array.dtype}")
-        if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != len(steps) or (np.diff(bounds) < 1).any():
-            raise ValueError("offsets must rise from 0 to the number of steps")
-        if not ((steps >= 0) & (steps < n_states)).all():
-            raise ValueError(f"states must lie in range({n_states})")
-        visited = np.zeros((len(bounds) - 1, n_states))
-        visited[np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), steps] = 1.0
+        steps = Trajectories(states, np.zeros(np.shape(states)), offsets, n_states)
+        if len(steps) == 0:
+            raise ValueError("offsets must be of at least one trajectory, got none")
+        visited = np.zeros((len(steps), steps.n_states))
+        visited[np.repeat(np.arange(len(steps)), np.diff(steps.offsets)), steps.states] = 1.0
         return cls(visited.T @ visited / len(visited))
 
     @property
