@@ -11,7 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -44,6 +44,9 @@ _STYLES: tuple[Any, ...] = ("--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 # What was drawn here, so that more can be drawn beside it: as long as it is on its axes.
 _DRAWN: WeakKeyDictionary[Artist, Hashable] = WeakKeyDictionary()
 _SERIES = "series"
+
+#: What every picture takes: axes, a title, the name of the series, and a unit.
+Looks: TypeAlias = tuple[Any, str | None, str | None, str | None]
 
 
 def series(number: int) -> dict[str, Any]:
@@ -96,9 +99,10 @@ def saved(axes: Axes, folder: Path, name: str) -> Path:
 class Canvas:
     """Axes that something is drawn on: those given, or those of a figure of their own."""
 
-    def __init__(self, ax: Axes | None, size: tuple[float, float], title: str | None, unit: str | None) -> None:
+    def __init__(self, looks: Looks, size: tuple[float, float]) -> None:
+        ax, self.title, self.label, self._unit = looks
         # What is refused is refused before anything is drawn: the axes may be the caller's.
-        for name, words in (("title", title), ("unit", unit)):
+        for name, words in (("title", self.title), ("unit", self._unit)):
             check.optional(check.text, name, words)
         self._owned = ax is None
         if ax is None:
@@ -134,6 +138,22 @@ class Canvas:
         if _lightness(self.ax.get_facecolor()) < 0.2:
             style["color"] = _lighter(style["color"])
         return style
+
+    def called(self, otherwise: str = "_") -> str:
+        """Return the name of the series, or what it is called without one."""
+        return ("" if self.label is None else short(self.label)) or otherwise
+
+    def named(self, what: str) -> str:
+        """Return the entry of something that belongs to the series."""
+        return what if self.label is None else f"{short(self.label)}: {what}"
+
+    def in_unit(self, quantity: str) -> str:
+        """Return what an axis is called."""
+        return quantity if self._unit is None else f"{quantity} ({self._unit})"
+
+    def of_people(self, people: str) -> str:
+        """Return the unit of who is counted."""
+        return people if self._unit is None else self._unit
 
     def entry(self, words: str) -> str:
         """Return an entry of the legend, or a hidden one if several series share it."""
@@ -247,26 +267,26 @@ class Canvas:
         """Width and height of the axes in points."""
         return tuple(72.0 / self.ax.figure.dpi * self.ax.bbox.size)
 
-    def finish_map(self, title: str | None, x: str, y: str, **place: Any) -> Axes:
+    def finish_map(self, x: str, y: str, **place: Any) -> Axes:
         """Write the rest, with the legend above the axes, where it hides nothing, and the title above the legend."""
         self.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), borderaxespad=0.1, **place)
-        axes = self.finish(title, x, y, pad=6.0 + self._legend_height)
+        axes = self.finish(x, y, pad=6.0 + self._legend_height)
         self._lay_out()  # squares take their place in two steps, the second of which is that of the figure
         return axes
 
-    def finish(self, title: str | None, x: str, y: str, *, pad: float | None = None) -> Axes:
+    def finish(self, x: str, y: str, *, pad: float | None = None) -> Axes:
         """Write what is left, and return the axes."""
         width, height = self.size
         for text, words, room in ((self.ax.xaxis.label, x, width), (self.ax.yaxis.label, y, height)):
             literal(text)
             text.set_text(_lines(text, words, room))
-        if title is not None:
+        if self.title is not None:
             if self._is_laid_out:
                 self._lay_out()  # the labels have taken room since
                 width, _ = self.size
             text = self.ax.set_title("", fontsize="medium", pad=pad)
             literal(text)
-            text.set_text(_lines(text, title, width))
+            text.set_text(_lines(text, self.title, width))
         axes: Axes = self.ax
         return axes
 
@@ -284,11 +304,6 @@ class Canvas:
 def _paths(drawn: Any) -> Iterable[Any]:
     """Return the outlines of a line or of an area."""
     return [drawn.get_path()] if hasattr(drawn, "get_path") else drawn.get_paths()
-
-
-def with_unit(name: str, unit: str | None) -> str:
-    """Return what an axis is called."""
-    return name if unit is None else f"{name} ({unit})"
 
 
 def short(name: object, width: int = _WIDTH) -> str:
@@ -327,11 +342,6 @@ def literal(text: Any) -> None:
     """Have a text shown as it is: a dollar sign begins no formula."""
     text.set_parse_math(False)
     text.set_usetex(False)
-
-
-def named(label: str | None, what: str) -> str:
-    """Return the entry of something that belongs to a series."""
-    return what if label is None else f"{short(label)}: {what}"
 
 
 def covering(level: float, what: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.summaries import normal_reach
-from dpfast.plotting.canvas import LABELS, Canvas, both, covering, named, numbers, short, thinned, with_unit
+from dpfast.plotting.canvas import LABELS, Canvas, Looks, both, covering, numbers, short, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+_Names: TypeAlias = Sequence[object]
 
 # Outcomes beside one another that are still told apart.
 _SERIES = 4
@@ -95,13 +97,14 @@ def coefficients(
     check.names("features", features, shape[1])
     limits = both("noise", noise, shape), both("total", total, shape)
     public = None if reference is None else numbers("reference", reference, shape)
+    looks = ax, title, label, unit
     if len(outcomes) > _SERIES:
-        return _map(features, outcomes, drawn, limits[1] or limits[0], level, quantity, unit, ax, title)
+        return _map(features, outcomes, drawn, limits[1] or limits[0], level, quantity, looks)
     kept = _largest(drawn, *limits)
     rows = min(len(kept), LABELS)
     wide = 0.08 * max((len(short(features[int(j)])) for j in kept), default=0)
     entries = sum(one is not None for one in (*limits, public)) + (len(outcomes) if len(outcomes) > 1 else 0)
-    canvas = Canvas(ax, (4.4 + wide, 1.5 + (0.26 + 0.1 * (len(outcomes) > 2)) * rows + 0.2 * entries), title, unit)
+    canvas = Canvas(looks, (4.4 + wide, 1.5 + (0.26 + 0.1 * (len(outcomes) > 2)) * rows + 0.2 * entries))
     places = _places(canvas, [short(features[int(j)]) for j in kept])
     axes = canvas.ax
     if quantity.startswith("coefficient"):
@@ -125,8 +128,8 @@ def coefficients(
     canvas.open_frame()
     note = f"the {len(kept)} largest of {len(features)}" if len(kept) < len(features) else axes.get_ylabel()
     if title is None and len(outcomes) == 1 and str(outcomes[0]).strip():
-        title = str(outcomes[0])
-    drawn_on = canvas.finish(title, with_unit(quantity, unit), note)
+        canvas.title = str(outcomes[0])
+    drawn_on = canvas.finish(canvas.in_unit(quantity), note)
     count = len(axes.get_yticks())
     axes.set_ylim(count - 0.4, -0.6)
     # Framed: its signs would pass for values. Below the rows, so that it hides none of them.
@@ -187,20 +190,12 @@ def _places(canvas: Canvas, names: list[str]) -> FloatArray:
 
 
 def _map(
-    features: Sequence[object],
-    outcomes: Sequence[object],
-    values: FloatArray,
-    limits: Any,
-    level: float,
-    quantity: str,
-    unit: str | None,
-    ax: Axes | None,
-    title: str | None,
+    features: _Names, outcomes: _Names, values: FloatArray, limits: Any, level: float, quantity: str, looks: Looks
 ) -> Axes:
-    canvas = Canvas(ax, (7.0, 4.6), title, unit)
+    canvas = Canvas(looks, (7.0, 4.6))
     finite = np.abs(values[np.isfinite(values)])
     reach = float(finite.max(initial=0.0)) or 1.0
-    canvas.image(values, -reach, reach, with_unit(quantity, unit), aspect="auto")
+    canvas.image(values, -reach, reach, canvas.in_unit(quantity), aspect="auto")
     canvas.hatch(np.isnan(values) & (values.size <= _MARKED), "hidden by noise")
     if limits is not None and values.size <= _MARKED:
         rows, columns = np.nonzero((limits[0] <= 0.0) & (limits[1] >= 0.0))
@@ -210,7 +205,7 @@ def _map(
     for side, names in (("x", features), ("y", outcomes)):
         kept = thinned(len(names), LABELS)
         canvas.names(side, kept, [names[int(place)] for place in kept])
-    return canvas.finish_map(title, "feature", "outcome", ncols=1)
+    return canvas.finish_map("feature", "outcome", ncols=1)
 
 
 _SIZE = 4.6, 4.8
@@ -277,15 +272,14 @@ def calibration(
     counts = counts[held]
     mean, share = (np.bincount(bins, one, n_bins)[held] / counts for one in (predicted, true))
     low, high = _wilson(share, counts, normal_reach(level))
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas((ax, title, label, unit), _SIZE)
     _diagonal(canvas, "as predicted")
     style = canvas.next()
     bars = {"linewidth": 1.6, "alpha": 0.6, "label": canvas.entry(covering(level, "chance in the rows"))}
     canvas.ax.vlines(mean, low, high, color=style["color"], **bars)
-    style["label"] = "_" if label is None else short(label)
+    style["label"] = canvas.called()
     canvas.add(*canvas.ax.plot(mean, share, **style, linewidth=1.4, markersize=5.0))
-    of_whom = "share of public rows that came true" if unit is None else f"share of {unit} that came true"
-    axes = canvas.finish(title, "predicted probability", of_whom)
+    axes = canvas.finish("predicted probability", f"share of {canvas.of_people('public rows')} that came true")
     canvas.legend_on_top()
     return axes
 
@@ -338,22 +332,17 @@ def roc(
     if not 0.0 < float(np.mean(true)) < 1.0:
         raise ValueError("outcomes must be of both kinds: with one alone there is nothing to tell apart")
     false_rate, true_rate, _ = roc_curve(true, given)
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas((ax, title, label, unit), _SIZE)
     _diagonal(canvas, "as good as chance")
-    style = canvas.next() | {"marker": "", "label": named(label, f"area {auc(false_rate, true_rate):.3g}")}
+    style = canvas.next() | {"marker": "", "label": canvas.named(f"area {auc(false_rate, true_rate):.3g}")}
     canvas.add(*canvas.ax.plot(false_rate, true_rate, **style, linewidth=1.8))
     whom = "" if unit is None else f", {unit}"
     canvas.legend(loc="lower right")
-    return canvas.finish(title, f"false positive rate{whom}", f"true positive rate{whom}")
+    return canvas.finish(f"false positive rate{whom}", f"true positive rate{whom}")
 
 
 def draw_classes(
-    picture: Callable[..., Axes],
-    model: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    positive: object,
-    options: tuple[Any, str | None, str | None, str | None],
+    picture: Callable[..., Axes], model: Any, X: ArrayLike, y: ArrayLike, positive: object, looks: Looks
 ) -> Axes:
     """Draw classes against the rest, on public rows."""
     probabilities, labels = np.asarray(model.predict_proba(X)), np.asarray(y).reshape(-1)
@@ -364,7 +353,7 @@ def draw_classes(
         raise ValueError("y_public must hold declared classes alone")
     if check.optional(check.label, "positive", positive) is not None and positive not in classes:
         raise ValueError(f"positive must be one of the classes {classes}, got {positive!r}")
-    ax, title, label, unit = options
+    ax, title, label, unit = looks
     if positive is None and len(classes) > _DRAWN:
         true = labels[:, None] == model.classes_
         return picture(true.ravel(), probabilities.ravel(), ax=ax, title=title, label=label, unit=unit)

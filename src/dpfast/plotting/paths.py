@@ -13,7 +13,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast.io.summaries import normal_reach
-from dpfast.plotting.canvas import Canvas, covering, numbers, short, thinned, visible, with_unit
+from dpfast.plotting.canvas import Canvas, Looks, covering, numbers, short, thinned, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,17 +83,17 @@ def synthetic_control_paths(
     >>> axes.get_ylabel()
     'outcome (packs)'
     """
-    canvas, times = _over_time(index, n_pre, ax, title, unit)
+    canvas, times = _over_time(index, n_pre, (ax, title, label, unit))
     target = _padded("observed", observed, n_pre, times)
     looks = {"color": canvas.ink, "linewidth": 1.6, "linestyle": "-", "markersize": 3, "label": "observed"}
     looks["marker"] = "o" if len(times) <= _MARKED else ""
     canvas.once(("observed", target.tobytes()), lambda: canvas.ax.plot(times, target, **looks)[0])
     control = _padded("fitted", fitted, n_pre, times)
     before = float(np.sqrt(np.mean((target - control)[:n_pre] ** 2)))
-    entry = "synthetic control" if label is None else short(label)
+    entry = canvas.called("synthetic control")
     entry += f" (error before: {before:.3g})" if np.isfinite(before) else ""
     _draw(canvas, times, control, _limits(low, high, n_pre, times), level, entry)
-    return canvas.finish(title, canvas.ax.get_xlabel() or "period", with_unit("outcome", unit))
+    return canvas.finish(canvas.ax.get_xlabel() or "period", canvas.in_unit("outcome"))
 
 
 def synthetic_control_gaps(
@@ -129,16 +129,14 @@ def synthetic_control_gaps(
     >>> synthetic_control_gaps([1987, 1988, 1989], 2, [0.0, 1.0, -5.0], [-8.0], [-2.0]).get_ylabel()
     'observed - synthetic control'
     """
-    canvas, times = _over_time(index, n_pre, ax, title, unit)
+    canvas, times = _over_time(index, n_pre, (ax, title, label, unit))
     canvas.plain("y")
     canvas.once("zero", lambda: canvas.ax.axhline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     values = _padded("gap", gap, n_pre, times)
-    entry = "" if label is None else short(label)
     before = float(np.sqrt(np.mean(values[:n_pre] ** 2)))
-    if np.isfinite(before):
-        entry = f"{entry or 'gap'} (error before: {before:.3g})"
+    entry = f"{canvas.called('gap')} (error before: {before:.3g})" if np.isfinite(before) else canvas.called()
     _draw(canvas, times, values, _limits(low, high, n_pre, times), level, entry)
-    return canvas.finish(title, canvas.ax.get_xlabel() or "period", with_unit("observed - synthetic control", unit))
+    return canvas.finish(canvas.ax.get_xlabel() or "period", canvas.in_unit("observed - synthetic control"))
 
 
 def placebo_distribution(
@@ -196,7 +194,7 @@ def placebo_distribution(
     if len(upper) < 2 or np.any(np.diff(np.log(np.maximum(upper, 1e-300))) <= 0.0) or upper[0] <= 0.0:
         raise ValueError("ends must be positive and increasing, at least two")
     ratio = check.positive("ratio", ratio)
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas((ax, title, label, unit), _SIZE)
     # The outer bins have no end of their own: they are drawn as wide as their neighbours.
     edges = np.concatenate([[upper[0] ** 2 / upper[1]], upper, [upper[-1] ** 2 / upper[-2]]])
     reach = normal_reach(level) * deviation
@@ -218,7 +216,7 @@ def placebo_distribution(
         canvas.ax.xaxis.set_major_formatter(optional("matplotlib.ticker", "a picture").StrMethodFormatter("{x:g}"))
         canvas.once("zero", lambda: canvas.ax.axhline(0.0, color=canvas.ink, linewidth=0.8, linestyle="-", alpha=0.6))
     style = canvas.next()
-    entry = "target" if label is None else short(label)
+    entry = canvas.called("target")
     if share is not None:
         is_known = not np.isnan(share[0])
         entry += f": share as far out {share[0]:.2g}" if is_known else ": share as far out hidden by noise"
@@ -228,21 +226,19 @@ def placebo_distribution(
     looks = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 2.0, "label": entry}
     canvas.add(canvas.ax.axvline(place, **looks))
     canvas.open_frame()
-    people = "donors" if unit is None else unit
-    axes = canvas.finish(title, "error after the intervention over error before it", f"{people}, as released")
+    counted = f"{canvas.of_people('donors')}, as released"
+    axes = canvas.finish("error after the intervention over error before it", counted)
     canvas.legend_on_top(floor=0.0)
     return axes
 
 
-def _over_time(
-    index: ArrayLike, n_pre: int, ax: Axes | None, title: str | None, unit: str | None
-) -> tuple[Canvas, NDArray[Any]]:
+def _over_time(index: ArrayLike, n_pre: int, looks: Looks) -> tuple[Canvas, NDArray[Any]]:
     """Return axes with the intervention marked between two periods, and the periods' positions."""
     labels = _labels(index)
     n_pre = check.integer("n_pre", n_pre)
     if labels.ndim != 1 or not 0 < n_pre < len(labels):
         raise ValueError(f"n_pre must leave periods before and after the intervention, got {n_pre} of {labels.size}")
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas(looks, _SIZE)
     axis = canvas.ax.xaxis
     times = labels if labels.dtype.kind in "iufM" else np.arange(len(labels))
     if times is labels and times.dtype.kind == "M":
@@ -310,7 +306,7 @@ def _draw(canvas: Canvas, times: Any, values: FloatArray, limits: Any, level: fl
         else:
             canvas.band(times, limits[0], limits[1], color, canvas.entry(covered))
     marker = style["marker"] if len(times) <= _MARKED else ""
-    style |= {"marker": marker, "linewidth": 1.6, "markersize": 4.0, "label": entry or "_"}
+    style |= {"marker": marker, "linewidth": 1.6, "markersize": 4.0, "label": entry}
     canvas.add(*canvas.ax.plot(times, values, **style))
     canvas.legend_beside()
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dpfast import _arguments as check
 from dpfast._optional import optional
-from dpfast.plotting.canvas import Canvas, named, numbers, short, visible, with_unit
+from dpfast.plotting.canvas import Canvas, numbers, short, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,29 +73,28 @@ def budget_spent(
     >>> budget_spent(Ledger(Privacy(1.0, 1e-6))).get_ylabel()
     'epsilon spent'
     """
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas((ax, title, label, unit), _SIZE)
     canvas.plain("x", "y")
     style, axes = canvas.next(), canvas.ax
     spent = np.array([0.0, *(cost.epsilon for cost in ledger.spending)])
     plain = np.cumsum([0.0, *(cost.epsilon for cost in ledger.costs)])
     count = np.arange(len(spent))
     if np.any(plain > spent):
-        entry = named(label, "plain sum")
-        dotted = {"linestyle": ":", "linewidth": 1.4, "marker": "", "label": entry}
+        dotted = {"linestyle": ":", "linewidth": 1.4, "marker": "", "label": canvas.named("plain sum")}
         axes.step(count, plain, where="post", color=style["color"], **dotted)
     marker = style["marker"] if len(spent) <= _MARKED else ""
     solid = {"linestyle": "-", "linewidth": 1.8, "marker": marker, "markersize": 4.0}
-    canvas.add(*axes.step(count, spent, where="post", color=style["color"], label=named(label, "spent"), **solid))
+    canvas.add(*axes.step(count, spent, where="post", color=style["color"], label=canvas.named("spent"), **solid))
     budget = ledger.budget
     if np.isfinite(budget.epsilon):
-        dashed = {"linewidth": 1.2, "linestyle": "--", "label": named(label, f"budget, at delta {budget.delta:.3g}")}
+        dashed = {"linewidth": 1.2, "linestyle": "--", "label": canvas.named(f"budget, at delta {budget.delta:.3g}")}
         axes.axhline(budget.epsilon, color=style["color"] if label else canvas.ink, **dashed)
         top = 1.1 * max(budget.epsilon, spent[-1])
         canvas.limit("y", 0.0, max(top, axes.get_ylim()[1]) if len(canvas.drawn()) > 1 else top)
     canvas.whole("x")
     canvas.open_frame()
     canvas.legend()
-    return canvas.finish(title, "fits paid for", with_unit("epsilon spent", unit))
+    return canvas.finish("fits paid for", canvas.in_unit("epsilon spent"))
 
 
 def plan_curves(
@@ -147,7 +146,7 @@ def plan_curves(
     """
     check.choice("against", against, ("people", "epsilon"))
     places = check.array("x", x)
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas((ax, title, label, unit), _SIZE)
     axes = canvas.ax
     curves = {name: numbers(name, given, places.shape) for name, given in errors.items()}
     axes.set_xscale("log")
@@ -158,7 +157,7 @@ def plan_curves(
         canvas.once(("target", target), lambda: axes.axhline(target, **wanted))
     for name, curve in curves.items():
         style = canvas.next() | ({} if len(places) <= _MARKED else {"marker": ""})
-        style["label"] = short(name) if label is None else named(label, short(name))
+        style["label"] = canvas.named(short(name))
         canvas.add(*axes.plot(places, curve, **style, linewidth=1.6, markersize=4.0))
     if against == "epsilon":
         _ticks(canvas, places)
@@ -168,9 +167,9 @@ def plan_curves(
         _readable(canvas, "y", "{x:g}", (1.0, 2.0, 5.0))
     canvas.open_frame()
     share = f", of {relative_to}" if relative_to else ""
-    what = (unit or "people") if against == "people" else with_unit("epsilon", unit)
+    what = (unit or "people") if against == "people" else canvas.in_unit("epsilon")
     canvas.legend()
-    return canvas.finish(title, what, f"expected error{share}")
+    return canvas.finish(what, f"expected error{share}")
 
 
 def score_curves(
@@ -225,7 +224,7 @@ def score_curves(
     if repeats.ndim != 2 or places.ndim != 1 or repeats.shape[1] != len(places) or not repeats.size:
         raise ValueError(f"scores must have a column for each of the {places.size} of x, got shape {repeats.shape}")
     tail = (1.0 - check.share("level", level)) / 2.0
-    canvas = Canvas(ax, _SIZE, title, unit)
+    canvas = Canvas((ax, title, label, unit), _SIZE)
     axes, style = canvas.ax, canvas.next()
     if exact is not None:
         line = {"color": canvas.ink, "linewidth": 1.2, "linestyle": "-", "label": "no privacy"}
@@ -233,15 +232,14 @@ def score_curves(
     canvas.signed("y", repeats)
     low, high = np.quantile(repeats, [tail, 1.0 - tail], axis=0)
     if visible(low, high):
-        entry = named(label, f"{100.0 * level:g}% of {len(repeats)} fits")
-        canvas.band(places, low, high, style["color"], entry)
-    style["label"] = ("dpfast" if label is None else short(label)) + (" (mean)" if len(repeats) > 1 else "")
+        canvas.band(places, low, high, style["color"], canvas.named(f"{100.0 * level:g}% of {len(repeats)} fits"))
+    style["label"] = canvas.called("dpfast") + (" (mean)" if len(repeats) > 1 else "")
     canvas.add(*axes.plot(places, repeats.mean(axis=0), **style, linewidth=1.6, markersize=5.0))
     axes.set_xscale("log", base=2)
     _ticks(canvas, places)
     canvas.open_frame()
     canvas.legend_beside()
-    return canvas.finish(title, xlabel, with_unit(quantity, unit))
+    return canvas.finish(xlabel, canvas.in_unit(quantity))
 
 
 def _readable(canvas: Canvas, side: str, form: str, steps: tuple[float, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.io.summaries import normal_reach
-from dpfast.plotting.canvas import LABELS, Canvas, covering, numbers, short, thinned, visible, with_unit
+from dpfast.plotting.canvas import LABELS, Canvas, Looks, covering, numbers, thinned, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,8 @@ _DRAWN = 1000
 _BARS = 200
 # Points that the words of a cell take across.
 _WORD = 30.0
+#: Numbers of states to mark, by what they are.
+_Marks: TypeAlias = dict[str, IntArray]
 _MARKS = (("start", ">"), ("goal", "*"), ("hole", "X"))
 
 
@@ -104,7 +106,7 @@ def value_function(
     for name, numbered in marks.items():
         if np.any((numbered < 0) | (numbered >= len(found))):
             raise ValueError(f"{name} must be among the {len(found)} states, got {numbered.tolist()}")
-    half = None
+    looks, half = (ax, title, label, unit), None
     if std is not None:
         half = normal_reach(level) * numbers("std", std, found.shape)
         half = half if visible(-half, half) else None
@@ -113,30 +115,24 @@ def value_function(
         if len(shape) != 2 or shape[0] * shape[1] != len(found):
             raise ValueError(f"shape must be two numbers whose product is that of the states, {len(found)}")
         reach = np.full(found.shape, np.nan) if half is None else half
-        return _grid(found.reshape(shape), reach.reshape(shape), limits, covered, marks, unit, ax, title)
+        return _grid(found.reshape(shape), reach.reshape(shape), limits, covered, marks, looks)
     public = None if reference is None else numbers("reference", reference, found.shape)
-    canvas = Canvas(ax, (6.4, 3.8), title, unit)
-    _points(canvas, found, half, public, covered, marks, label)
+    canvas = Canvas(looks, (6.4, 3.8))
+    _points(canvas, found, half, public, covered, marks)
     step = -(-len(found) // _DRAWN)
     if states is not None and len(found) <= LABELS:
         canvas.names("x", np.arange(len(found)), states)
     else:
         canvas.whole("x")
     canvas.open_frame()
-    axes = canvas.finish(title, "state" if step == 1 else f"state, one in {step}", with_unit("value", unit))
+    axes = canvas.finish("state" if step == 1 else f"state, one in {step}", canvas.in_unit("value"))
     has_marks = {name for name, _ in _MARKS} & set(canvas.ax.get_legend_handles_labels()[1])
     canvas.legend_on_top(foot=0.12 if has_marks else 0.0)
     return axes
 
 
 def _points(
-    canvas: Canvas,
-    values: FloatArray,
-    half: FloatArray | None,
-    public: FloatArray | None,
-    covered: str,
-    marks: dict[str, IntArray],
-    label: str | None,
+    canvas: Canvas, values: FloatArray, half: FloatArray | None, public: FloatArray | None, covered: str, marks: _Marks
 ) -> None:
     """Draw states as points: nothing lies between one and the next."""
     canvas.plain("x")
@@ -153,7 +149,7 @@ def _points(
         looks = {"linewidth": 2.0 if few else 0.8, "alpha": 0.5, "label": canvas.entry(covered)}
         ax.vlines(places[known], *(side[kept][known] for side in sides), color=style["color"], **looks)
     size = 5.0 if few else 2.5
-    style |= {"markersize": size, "linestyle": "none", "label": "_" if label is None else short(label)}
+    style |= {"markersize": size, "linestyle": "none", "label": canvas.called()}
     canvas.add(*ax.plot(places, values[kept], **style))
     if public is not None:
         hollow = {"fillstyle": "none", "markersize": size + 3.0, "linestyle": "none", "label": "public value"}
@@ -174,19 +170,12 @@ def _mark(canvas: Canvas, name: str, marker: str, x: Any, y: Any, **options: Any
 
 
 def _grid(
-    values: FloatArray,
-    half: FloatArray,
-    limits: tuple[float, float] | None,
-    covered: str,
-    marks: dict[str, IntArray],
-    unit: str | None,
-    ax: Axes | None,
-    title: str | None,
+    values: FloatArray, half: FloatArray, limits: tuple[float, float] | None, covered: str, marks: _Marks, looks: Looks
 ) -> Axes:
     """Draw the map of a grid world."""
     rows, columns = values.shape
     width = min(max(0.5 * columns, 3.4), 7.0)
-    canvas = Canvas(ax, (width + 1.4, min(max(width * rows / columns, 1.2), 7.0) + 1.2), title, unit)
+    canvas = Canvas(looks, (width + 1.4, min(max(width * rows / columns, 1.2), 7.0) + 1.2))
     finite = values[np.isfinite(values)]
     if limits is None:
         limits = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -195,7 +184,7 @@ def _grid(
     # A value that nothing is known of has no colour, which would be taken for one.
     unsure = 2.0 * half > 0.5 * (high - low)
     known = np.where(unsure, np.nan, values)
-    image = canvas.image(known, low, high, with_unit("value", unit), aspect="auto" if is_long else "equal")
+    image = canvas.image(known, low, high, canvas.in_unit("value"), aspect="auto" if is_long else "equal")
     for side in ("x", "y"):
         canvas.whole(side)
     wide, tall = canvas.size
@@ -212,7 +201,7 @@ def _grid(
         if len(where := marks[name]):
             x, y = where % columns - shift, where // columns - shift
             _mark(canvas, name, marker, x, y, markersize=size, markeredgewidth=0.1 * size)
-    return canvas.finish_map(title, f"column{note}", "row", ncols=3 if is_written else 2, markerscale=8.0 / size)
+    return canvas.finish_map(f"column{note}", "row", ncols=3 if is_written else 2, markerscale=8.0 / size)
 
 
 def _write(canvas: Canvas, image: Any, values: FloatArray, half: FloatArray, unsure: NDArray[np.bool_]) -> None:
