@@ -158,26 +158,27 @@ def open_long_panel(
     for name, one in [("unit", unit), ("time", time), ("value", value), *(("treated", label) for label in own)]:
         check.label(name, one)
     check_columns((unit, time, value), predictors)
-    long = _LongRows.read(table, unit, time, {value: "value"} | dict.fromkeys(predictors, "predictors"), own)
+    columns = {value: "value"} | dict.fromkeys(predictors, "predictors")
+    units, times, codes, numbers, own_times = _read_long(table, unit, time, columns, own)
     for label in own:
-        if not isinstance(label, Hashable) or label not in long.units:
+        if not isinstance(label, Hashable) or label not in units:
             raise ValueError(f"treated must be one of the units in column {unit!r}, got {label!r}")
-    rows = [long.units[label] for label in own]
+    rows = [units[label] for label in own]
     if len(set(rows)) < max(len(rows), 1):
         raise ValueError("treated must have at least one unit, and each once")
-    times = optional("pandas", "a panel with labels").concat(long.own_times)
-    periods = _periods_of(times.drop_duplicates() if several else times, time)
-    shape = len(long.units), len(periods)
-    columns = StateEncoder(periods.tolist()).codes([*long.times, None])[long.time_codes]
-    read = columns >= 0
-    cells = (long.unit_codes.astype(np.int64) * shape[1] + columns)[read]
+    labels = optional("pandas", "a panel with labels").concat(own_times)
+    periods = _periods_of(labels.drop_duplicates() if several else labels, time)
+    shape = len(units), len(periods)
+    places = StateEncoder(periods.tolist()).codes([*times, None])[codes[1]]
+    read = places >= 0
+    cells = (codes[0].astype(np.int64) * shape[1] + places)[read]
     times_listed = np.bincount(cells, minlength=shape[0] * shape[1])
     if times_listed.max() > 1:
         raise ValueError("frame must have one row for each unit and period: a pair of them occurs more than once")
     if not may_miss and times_listed.min() == 0:
         raise ValueError("frame must have one row for each unit and period of the treated: a pair of them is missing")
     every = np.full((1 + len(predictors), *shape), np.nan)
-    every.reshape(len(every), -1)[:, cells] = long.values[read].T
+    every.reshape(len(every), -1)[:, cells] = numbers[read].T
     cut = intervention_at(n_pre, periods, len(periods), f"column {value!r}")
     panel = {name: _mean_of(one[:, :cut]) for name, one in zip(predictors, every[1:], strict=True)}
     panel |= {value: every[0]}
@@ -211,37 +212,34 @@ def _mean_of(columns: FloatArray) -> FloatArray:
     return mean
 
 
-@dataclass
-class _LongRows:
-    """Rows of a long table as numbers: read once, some at a time; besides their values, units and times are kept."""
+_Numbers = dict[Hashable, int]
 
-    units: dict[Hashable, int]
-    times: dict[Hashable, int]
-    unit_codes: NDArray[np.int32]
-    time_codes: NDArray[np.int32]  # the last is that of a time that is missing
-    values: FloatArray  # of several columns
-    own_times: list[Any]  # of the treated units, as pandas Series
 
-    @classmethod
-    def read(cls, table: Any, unit: str, time: str, values: dict[str, str], treated: list[Any]) -> _LongRows:
-        units, times = dict[Hashable, int](), dict[Hashable, int]()
-        empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty((0, len(values)))
-        found: list[tuple[NDArray[Any], ...]] = [empty]
-        own_times = []
-        for part in table_parts(table):
-            _check_long(part, {unit: "unit", time: "time"}, values)
-            for batch in part.read({unit: "text", time: "text"} | dict.fromkeys(values, "number")):
-                whose = numbered_column(batch, unit, units)
-                places, labels = batch.distinct(time)
-                numbers = [*(_numbered_time(label, times) for label in labels), -1]
-                when = np.array(numbers, np.int32)[np.where(places == MISSING, len(labels), places)]
-                found.append((whose.astype(np.int32), when, np.column_stack([*map(batch.numbers, values)])))
-                # A label that is not hashable is nobody's: it is refused where it is looked for.
-                known = [units[label] for label in treated if isinstance(label, Hashable) and label in units]
-                if (own := np.isin(whose, known)).any():
-                    own_times.append(batch.series(time, own))
-        codes, when, rows = (np.concatenate(several) for several in zip(*found, strict=True))
-        return cls(units, times, codes, when, rows, own_times)
+def _read_long(
+    table: Any, unit: str, time: str, values: dict[str, str], treated: list[Any]
+) -> tuple[_Numbers, _Numbers, NDArray[np.int32], FloatArray, list[Any]]:
+    """Read the rows of a long table as numbers, once, some at a time; besides their values, units and times are kept.
+
+    Returned are the units and the times by number, the numbers of both in each row (the last time is that of a missing
+    one), the values, and the times of the treated units, as pandas Series.
+    """
+    units, times = _Numbers(), _Numbers()
+    found: list[tuple[NDArray[Any], ...]] = [(np.empty((2, 0), np.int32), np.empty((0, len(values))))]
+    own_times = []
+    for part in table_parts(table):
+        _check_long(part, {unit: "unit", time: "time"}, values)
+        for batch in part.read({unit: "text", time: "text"} | dict.fromkeys(values, "number")):
+            whose = numbered_column(batch, unit, units)
+            places, labels = batch.distinct(time)
+            numbers = [*(_numbered_time(label, times) for label in labels), -1]
+            when = np.array(numbers, np.int32)[np.where(places == MISSING, len(labels), places)]
+            found.append((np.stack([whose.astype(np.int32), when]), np.column_stack([*map(batch.numbers, values)])))
+            # A label that is not hashable is nobody's: it is refused where it is looked for.
+            known = [units[label] for label in treated if isinstance(label, Hashable) and label in units]
+            if (own := np.isin(whose, known)).any():
+                own_times.append(batch.series(time, own))
+    codes, rows = zip(*found, strict=True)
+    return units, times, np.concatenate(codes, axis=1), np.concatenate(rows), own_times
 
 
 def _numbered_time(label: Any, times: dict[Hashable, int]) -> int:
