@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -36,44 +36,46 @@ _FAILED = (
 )
 
 
-@dataclass(frozen=True)
 class ArrowStream:
-    """A table, opened: its schema is known, its rows are not yet read."""
+    """A table accepted by `is_arrow`, opened: its schema is known, its rows are not yet read."""
 
-    schema: Any
-    #: From the columns wanted, None for all, to record batches of them.
-    read: Callable[[Sequence[str] | None], Iterator[Any]]
+    def __init__(self, table: Any, name: str) -> None:
+        sources.arrow_library(name)
+        self._name, self._problem = name, _FAILED.format(name)
+        self._table = redact_errors(partial(_stream_of, table), self._problem) if _is_used_up(table) else table
+        self.schema = redact_errors(partial(_schema, self._table), self._problem)
+
+    def blocks(self) -> Iterator[Rows]:
+        """Iterate over the record batches, every column a number."""
+        return rows_of(self._read(None), self.schema, self._name)
+
+    def batches(self, names: Iterable[str]) -> Batches:
+        """Iterate over some columns; how many bytes there are is not known."""
+        return ((ArrowBatch(batch), 0.0) for batch in self._read(list(names)))
+
+    def _read(self, names: Sequence[str] | None) -> Iterator[Any]:
+        batches = redact_errors(lambda: iter(_producer(self._table, names)), self._problem)
+        while (batch := redact_errors(partial(next, batches, None), self._problem)) is not None:
+            chosen = batch if names is None else batch.select(names)
+            # A held table may be one batch: its columns are converted some rows at a time.
+            step = batch_rows(chosen.num_columns)
+            for start in range(0, max(1, chosen.num_rows), step):
+                yield chosen.slice(start, step)
 
 
-def open_stream(table: Any, name: str) -> ArrowStream:
-    """Read the schema of a table accepted by `is_arrow`; no rows are read."""
-    sources.arrow_library(name)
-    if sources.streams_once(table) and not sources.is_reader(table):
-        table = redact_errors(partial(_stream_of, table), _FAILED.format(name))
-    schema = redact_errors(partial(_schema, table), _FAILED.format(name))
-    return ArrowStream(schema, partial(_batches, table, name))
+def _is_used_up(table: Any) -> bool:
+    """Whether a table is used up by looking at its schema."""
+    return sources.streams_once(table) and not sources.is_reader(table)
 
 
 def stream_names(table: Any) -> list[str] | None:
     """Return the names of the columns of a table accepted by `is_arrow`, or None if looking would use it up."""
-    is_used_up = sources.streams_once(table) and not sources.is_reader(table)
-    return None if is_used_up else list(open_stream(table, "X").schema.names)
+    return None if _is_used_up(table) else list(ArrowStream(table, "X").schema.names)
 
 
 def batch_rows(n_columns: int) -> int:
     """Return how many rows of so many columns are read at a time."""
     return min(_MOST_ROWS, max(_LEAST_ROWS, _VALUES_PER_BATCH // max(1, n_columns)))
-
-
-def _batches(table: Any, name: str, names: Sequence[str] | None) -> Iterator[Any]:
-    problem = _FAILED.format(name)
-    batches = redact_errors(lambda: iter(_producer(table, names)), problem)
-    while (batch := redact_errors(partial(next, batches, None), problem)) is not None:
-        chosen = batch if names is None else batch.select(names)
-        # A held table may be one batch: its columns are converted some rows at a time.
-        step = batch_rows(chosen.num_columns)
-        for start in range(0, max(1, chosen.num_rows), step):
-            yield chosen.slice(start, step)
 
 
 def _producer(table: Any, names: Sequence[str] | None) -> Any:
@@ -127,16 +129,6 @@ _BUFFER_BYTES_OF_COLUMN, _BUFFER_BYTES = 1 << 15, 1 << 26
 _BYTES_AHEAD = 1 << 26  # in the system's cache, no memory of this process
 
 _DAMAGED_PARQUET = "{0!r} is not a Parquet file, is damaged, or uses a feature not supported"
-
-
-def arrow_blocks(table: Any, name: str) -> Iterator[Rows]:
-    """Iterate over the record batches of a table accepted by `is_arrow`."""
-    return stream_blocks(open_stream(table, name), name)
-
-
-def stream_blocks(stream: ArrowStream, name: str) -> Iterator[Rows]:
-    """Iterate over the record batches of a stream, every column a number."""
-    return rows_of(stream.read(None), stream.schema, name)
 
 
 def parquet_blocks(path: Path, name: str) -> Iterator[Rows]:
@@ -225,11 +217,6 @@ def arrow_families(schema: Any) -> dict[str, Family]:
         return "text" if is_text else "other"
 
     return {field.name: Family(family(field.type), str(field.type)) for field in schema}
-
-
-def arrow_batches(stream: ArrowStream, names: Iterable[str]) -> Batches:
-    """Iterate over some columns of a stream of unknown size in bytes."""
-    return ((ArrowBatch(batch), 0.0) for batch in stream.read(list(names)))
 
 
 def parquet_schema(path: Path) -> Any:

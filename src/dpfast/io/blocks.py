@@ -25,7 +25,7 @@ import numpy as np
 from dpfast import _arguments as check
 from dpfast._redacted import redact_errors
 from dpfast.io import sources
-from dpfast.io.arrow import arrow_blocks, parquet_blocks, parquet_schema, stream_names
+from dpfast.io.arrow import ArrowStream, parquet_blocks, parquet_schema, stream_names
 from dpfast.io.columns import EncodedTable
 from dpfast.io.csv_files import csv_blocks, csv_names
 from dpfast.io.frames import frame_as_array, frame_blocks
@@ -139,7 +139,7 @@ def in_memory(table: object, name: str, *, is_outcome: bool = False, may_copy: b
     if is_frame(table):
         table = frame_as_array(table, name, may_copy=may_copy)
     elif may_copy and sources.is_held(table):
-        table = np.concatenate([np.asarray(block) for block in arrow_blocks(table, name)])
+        table = np.concatenate([np.asarray(block) for block in ArrowStream(table, name).blocks()])
     elif may_copy and sources.is_sparse(table):
         (table,) = map(np.asarray, sources.sparse_blocks(table, name, whole=True))
     is_nested = isinstance(table, (list, tuple)) and not _is_table_list(table)
@@ -219,7 +219,7 @@ def _stream(table: Any, name: str, *, is_outcome: bool = False, allow_pairs: boo
     if sources.is_sparse(table):
         return sources.sparse_blocks(table, name)
     if is_arrow(table):
-        return arrow_blocks(table, name)
+        return ArrowStream(table, name).blocks()
     if is_path(table):
         return _blocks_of_files(sources.table_files(table, name), name, is_outcome=is_outcome)
     if isinstance(table, EncodedTable):

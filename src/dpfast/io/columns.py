@@ -21,7 +21,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._redacted import redact_errors
-from dpfast.io.arrow import arrow_batches, arrow_families, one_ahead, open_stream, parquet_batches, parquet_schema
+from dpfast.io.arrow import ArrowStream, arrow_families, one_ahead, parquet_batches, parquet_schema
 from dpfast.io.csv_files import NULL_WORDS, csv_batches, csv_names
 from dpfast.io.frames import MISSING, UNDECLARED, Batch, Entries, Family, LevelCodes, frame_batches, frame_families
 from dpfast.io.sources import check_no_dask, file_format, is_arrow, is_dask, is_frame, is_path, table_files, tables_of
@@ -86,9 +86,9 @@ def table_parts(table: Any, *, in_order: bool = True) -> Iterator[Part]:
     elif is_frame(table) and table.ndim == 2:
         yield Part("the frame", list(table.columns), frame_families(table), partial(frame_batches, table))
     elif is_arrow(table):
-        stream = open_stream(table, "the table")
+        stream = ArrowStream(table, "the table")
         names, families = list(stream.schema.names), arrow_families(stream.schema)
-        yield Part("the table", names, families, partial(arrow_batches, stream))
+        yield Part("the table", names, families, stream.batches)
     elif is_dask(table):
         if in_order:
             check_no_dask(table)
@@ -106,7 +106,10 @@ parts_in_turn = partial(table_parts, in_order=False)
 
 @dataclass(frozen=True)
 class DeclaredFiles:
-    """Files with columns of "number", "boolean" or "text", by declaration: a file's own types decide nothing."""
+    """Files with columns of "number", "boolean", "text" or "id", by declaration: a file's own types decide nothing.
+
+    An id may be text or a number, and is read as text.
+    """
 
     files: Sequence[Path]
     kinds: Mapping[str, str]
@@ -114,14 +117,20 @@ class DeclaredFiles:
 
     def declared(self, part: Part) -> Part:
         """Return a part of the files as declared."""
-        families = {name: Family("text" if kind == "text" else "number", kind) for name, kind in self.kinds.items()}
+        kinds = {name: "text" if kind == "id" else kind for name, kind in self.kinds.items()}
+        families = {name: Family("text" if kind == "text" else "number", kind) for name, kind in kinds.items()}
         batches = part.batches
         return replace(
             part,
             families=families,
-            batches=lambda wanted: batches({name: self.kinds[name] for name in wanted}),
+            batches=lambda wanted: batches({name: kinds[name] for name in wanted}),
             progress=self.progress,
         )
+
+    def batches(self) -> Iterator[Batch]:
+        """Iterate over batches of rows."""
+        for part in table_parts(self):
+            yield from part.read(self.kinds)
 
 
 def _file_part(file: Path) -> Part:

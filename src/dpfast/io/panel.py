@@ -22,7 +22,7 @@ from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._optional import optional
 from dpfast._redacted import redact_errors
-from dpfast.io.arrow import open_stream, stream_blocks
+from dpfast.io.arrow import ArrowStream
 from dpfast.io.blocks import blocks
 from dpfast.io.columns import Part, table_parts
 from dpfast.io.engines import DaskPartitions
@@ -394,8 +394,8 @@ def _read_named(table: Any, name: str, transposed: bool, predictors: Sequence[st
         values = _joined(frame_blocks(table, name), name)
         periods = table.index if transposed else table.columns
     else:
-        stream = open_stream(table, name)
-        values = _joined(stream_blocks(stream, name), name)
+        stream = ArrowStream(table, name)
+        values = _joined(stream.blocks(), name)
         if transposed:  # rows of Arrow's have no labels
             return values, None
         periods = optional("pandas", "a panel with labels").Index(stream.schema.names)

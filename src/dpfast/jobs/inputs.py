@@ -15,8 +15,7 @@ import numpy as np
 
 from dpfast._optional import optional
 from dpfast.io import Boolean, Category, Columns, Deferred, Number, RowOwners, StateEncoder, Trajectories
-from dpfast.io.columns import Column, DeclaredFiles, table_parts
-from dpfast.io.frames import Batch
+from dpfast.io.columns import Column, DeclaredFiles
 from dpfast.io.panel import check_columns
 from dpfast.io.sources import check_named_once, check_on_disk, file_format, table_files
 from dpfast.io.states import declared_states
@@ -69,29 +68,11 @@ _COLUMNS: Mapping[str, Callable[[str], Column]] = {
 }
 
 
-@dataclass(frozen=True)
-class NamedColumns:
-    """Columns that are read as they stand, by declaration: a file's own types decide nothing."""
-
-    #: By name: "text", "number", "boolean", or "id", which may be text or numbers.
-    kinds: Mapping[str, str]
-
-    def check(self, files: list[Path]) -> None:
-        """Refuse files that lack one, or hold another kind of values there; no rows are read."""
-        Columns([_COLUMNS[kind](name) for name, kind in self.kinds.items() if kind != "id"]).check(files)
-        for name in (name for name, kind in self.kinds.items() if kind == "id"):
-            RowOwners(files, name).check()
-
-    def batches(self, files: list[Path], progress: Callable[[int], object] | None) -> Iterator[Batch]:
-        """Iterate over batches of rows."""
-        table = self.of(files, progress)
-        for part in table_parts(table):
-            yield from part.read(table.kinds)
-
-    def of(self, files: list[Path], progress: Callable[[int], object] | None) -> DeclaredFiles:
-        """Return files as a table of these columns."""
-        kinds = {name: "text" if kind == "id" else kind for name, kind in self.kinds.items()}
-        return DeclaredFiles(files, kinds, progress)
+def check_kinds(files: list[Path], kinds: Mapping[str, str]) -> None:
+    """Refuse files that lack a column, or hold values of another kind there, see `DeclaredFiles`; no rows are read."""
+    Columns([_COLUMNS[kind](name) for name, kind in kinds.items() if kind != "id"]).check(files)
+    for name in (name for name, kind in kinds.items() if kind == "id"):
+        RowOwners(files, name).check()
 
 
 _LONG = ("unit", "time", "value", "treated")
@@ -162,13 +143,13 @@ class Layout:
         return self.treated if isinstance(self.treated, list) else [] if self.treated is None else [self.treated]
 
     @property
-    def columns(self) -> NamedColumns:
+    def kinds(self) -> dict[str, str]:
         """The columns, and how they are read."""
         predictors = dict.fromkeys(self.predictors or (), "number")
         if self.periods is not None:
-            return NamedColumns(predictors | dict.fromkeys(self.periods, "number"))
+            return predictors | dict.fromkeys(self.periods, "number")
         unit = "text" if isinstance(self.several[0], str) else "number"
-        return NamedColumns(dict(zip(self.long, (unit, self.times, "number"), strict=True)) | predictors)
+        return dict(zip(self.long, (unit, self.times, "number"), strict=True)) | predictors
 
 
 _LAYOUT = table_of(Layout, n_pre="3", periods='["2019", "2020", "2021", "2022"]')
@@ -197,8 +178,8 @@ class Panel:
     def wide(self, progress: Progress | None) -> Any:
         """Return the donors as a frame, NaN where an entry is missing."""
         pandas = optional("pandas", "a job on a panel")
-        names = list(self.layout.columns.kinds)
-        batches = self.layout.columns.batches(self.files, progress)
+        names = list(self.layout.kinds)
+        batches = DeclaredFiles(self.files, self.layout.kinds, progress).batches()
         blocks = [np.column_stack([batch.numbers(name) for name in names]) for batch in batches]
         labels: Any = [*(self.layout.predictors or ()), *self.labels]
         if all(isinstance(label, str) for label in labels):
@@ -222,7 +203,7 @@ class Panel:
         if layout.periods is not None:
             model.fit(Deferred(partial(self.wide, progress)), layout.n_pre, self.series)
         else:
-            rows = layout.columns.of(self.files, progress)
+            rows = DeclaredFiles(self.files, layout.kinds, progress)
             model.fit_long(rows, *layout.long, layout.treated, layout.n_pre)
 
     def sizes(self) -> dict[str, int]:
@@ -257,7 +238,7 @@ class PanelInput:
         files = sections["input"].found(here) if look else []
         if layout.periods is None and targets:
             raise ValueError("[targets] are for wide tables; in a long one the treated units are the targets")
-        layout.columns.check(files)
+        check_kinds(files, layout.kinds)
         if layout.periods is None:
             return Panel(files, layout, tuple(map(str, layout.several)))
         series = np.array(list(targets.values())) if len({len(one) for one in targets.values()}) == 1 else None
@@ -322,12 +303,12 @@ class Steps:
         return declared_states(self.n_states, self.states)
 
     @property
-    def columns(self) -> NamedColumns:
+    def kinds(self) -> dict[str, str]:
         """The columns, and how they are read."""
         is_text = self.states is not None and isinstance(self.states[0], str)
         kinds = {self.id: "id", self.state: "text" if is_text else "number", self.reward: "number"}
         kinds |= {} if self.order is None else {self.order: "number"}
-        return NamedColumns(kinds | ({self.truncated: "boolean"} if isinstance(self.truncated, str) else {}))
+        return kinds | ({self.truncated: "boolean"} if isinstance(self.truncated, str) else {})
 
 
 _STEPS = table_of(
@@ -384,7 +365,7 @@ class TrajectoryTable:
 
     @cached_property
     def _held(self) -> Trajectories:
-        return Trajectories.from_frame(self.steps.columns.of(self.files, self.progress), **self._declared)
+        return Trajectories.from_frame(DeclaredFiles(self.files, self.steps.kinds, self.progress), **self._declared)
 
     @property
     def _declared(self) -> dict[str, Any]:
@@ -409,5 +390,5 @@ class TrajectoriesInput:
         files = source.found(here) if look else []
         in_blocks = steps.sorted and len(declared) == 1
         in_blocks = in_blocks and all(file_format(file, "[input] path") == "parquet" for file in files)
-        steps.columns.check(files)
+        check_kinds(files, steps.kinds)
         return TrajectoryTable(files, declared[0] if in_blocks else None, steps)

@@ -22,10 +22,10 @@ from dpfast import io
 from dpfast._arrays import FloatArray
 from dpfast.estimator.bounded import in_order_of
 from dpfast.io import Boolean, Category, Columns, Interaction, Number, RowOwners
-from dpfast.io.columns import Column, Feature, Part, table_parts
+from dpfast.io.columns import Column, DeclaredFiles, Feature, Part, table_parts
 from dpfast.io.transforms import Transform
 from dpfast.jobs import parameters as toml
-from dpfast.jobs.inputs import INPUT, NamedColumns
+from dpfast.jobs.inputs import INPUT, check_kinds
 from dpfast.jobs.parameters import INTEGER, LEFT_OUT, NUMBER, TEXT, Key, Overrides, Place, Values, said, section
 
 
@@ -203,19 +203,15 @@ class RowWeights:
 
     def check(self, files: list[Path]) -> None:
         """Refuse files without the column, or with no numbers there; no rows are read."""
-        self._column.check(files)
+        check_kinds(files, {self.weight: "number"})
 
     def read(self, files: list[Path]) -> FloatArray:
         """Read the column."""
-        batches = self._column.batches(files, None)
+        batches = DeclaredFiles(files, {self.weight: "number"}).batches()
         weights = np.concatenate([np.empty(0), *(batch.numbers(self.weight) for batch in batches)])
         if not np.all(np.isfinite(weights) & (weights >= 0.0)):
             raise ValueError(f"column {self.weight!r} must hold finite weights of at least 0, none of them missing")
         return weights
-
-    @property
-    def _column(self) -> NamedColumns:
-        return NamedColumns({self.weight: "number"})
 
 
 #: A sign of patterns that stands for itself.

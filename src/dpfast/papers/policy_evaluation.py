@@ -254,20 +254,13 @@ def lsl_excess_risk_of_counts(
 
 
 def lsl_excess_risk(
-    visits: Visits,
-    weights: ArrayLike,
-    features: ArrayLike,
-    *,
-    m: int,
-    ridge: float,
-    alpha: float,
-    beta: float,
-    return_width: float,
+    visits: Visits, weights: ArrayLike, features: ArrayLike, *, m: int, ridge: float, beta: float, **noise: Any
 ) -> Bound:
     """Theorem 19: bound on the increase of the expected objective of DP-LSL by privacy, beta below 1/2.
 
     Printed: for the printed sensitivity, which divides by ``lambda - ||Phi||**2 max(rho)``; inf if that is not
-    positive. Corrected: for the sensitivity that divides by lambda, valid for every lambda > 0.
+    positive. Corrected: for the sensitivity that divides by lambda, valid for every lambda > 0. The other keywords are
+    `alpha` and `return_width`.
     """
     check.instance("visits", visits, Visits, "Visits")
     phi = _features(features)
@@ -276,7 +269,7 @@ def lsl_excess_risk(
     rho = _vector("weights", weights, len(phi))
     m, ridge = check.positive_integer("m", m), check.positive("ridge", ridge)
     beta = _smoothness(beta, 0.5)
-    unit = 2.0 * check.nonnegative("alpha", alpha) * check.positive("return_width", return_width)
+    unit = 2.0 * _noise_unit(**noise)
     norm = float(np.linalg.norm(phi, 2))
     factors = _lsl_factors(visits, rho, phi, m, ridge, beta, norm**2 * float(rho.max()) ** 2)
     floor = norm**2 * float(rho.max())
@@ -320,14 +313,12 @@ def _hit(p: float, trials: int) -> float:
     return 1.0 if p == 1.0 else -math.expm1(trials * math.log1p(-p))
 
 
+def _noise_unit(*, alpha: float, return_width: float) -> float:
+    return check.nonnegative("alpha", alpha) * check.positive("return_width", return_width)
+
+
 def _lsw_arguments(
-    visits: ArrayLike,
-    weights: ArrayLike,
-    features: ArrayLike,
-    *,
-    alpha: float,
-    return_width: float,
-    orthonormal: bool = False,
+    visits: ArrayLike, weights: ArrayLike, features: ArrayLike, *, orthonormal: bool = False, **noise: Any
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return p, w and C**2."""
     phi = _features(features)
@@ -338,8 +329,7 @@ def _lsw_arguments(
     if singular[-1] <= singular[0] * len(phi) * np.finfo(float).eps or len(singular) < phi.shape[1]:
         raise ValueError("sqrt(weights) * features must have full column rank")
     inflation = phi.shape[1] if check.boolean("orthonormal", orthonormal) else np.sum((singular / singular[-1]) ** 2)
-    unit = check.nonnegative("alpha", alpha) * check.positive("return_width", return_width)
-    return p, w, unit**2 * float(inflation)
+    return p, w, _noise_unit(**noise) ** 2 * float(inflation)
 
 
 def _features(features: ArrayLike) -> FloatArray:
