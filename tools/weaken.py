@@ -20,9 +20,9 @@ mutmut mutates only Python, keeps every mutant in one process's module, and know
 runs one command for all mutants. Neither builds kernels, drops noise or a commit, nor sees whether what failed also
 fails on the whole package.
 
-An entry by hand states: ``id``; ``file`` under src/dpfast; ``edits``, each of an ``old`` text, the ``new`` one and,
-where the old one occurs several times on purpose, which of them (``nth``, from 0); ``reason``, what is lost; ``tests``,
-the files or single tests under tests/ that must notice; ``ci = true`` for one to be tried in each run of CI.
+An entry by hand states: ``id``; ``file`` under src/dpfast; ``edits``, each of an ``old`` text, which occurs once, and
+the ``new`` one; ``reason``, what is lost; ``tests``, the files or single tests under tests/ that must notice;
+``ci = true`` for one to be tried in each run of CI.
 """
 
 import argparse

@@ -5,7 +5,7 @@ import pytest
 
 from dpfast import MultiOutcomeRidge, SparseRegression
 from dpfast.io import Category, Columns, RowOwners
-from dpfast.io.arrow import _batches
+from dpfast.io.arrow import ArrowStream
 from dpfast.io.blocks import is_read_once
 from dpfast.statistics import gram
 
@@ -166,5 +166,5 @@ def test_an_empty_batch_stays_a_batch():
     """Its columns are known by it."""
     batch = pa.record_batch([pa.array([], pa.float64())] * 2, names=["age", "dose"])
     reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    (only,) = _batches(reader, "X", None)
-    assert (only.num_rows, only.num_columns) == (0, 2)
+    ((only, _),) = ArrowStream(reader, "X").batches(["age", "dose"])
+    assert (len(only), only.batch.num_columns) == (0, 2)

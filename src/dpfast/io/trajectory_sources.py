@@ -140,13 +140,7 @@ def from_table(table: Any, names: Names, encoder: StateEncoder | None) -> Flat:
     """Flatten a long table with rows in any order: it is read once, some rows at a time."""
     if names.step is None and is_unordered(table):
         raise TypeError("frame is a query, whose rows come in no fixed order: name the column of steps, step=...")
-    numbers: dict[Hashable, int] = {}
-
-    def ids(batch: Batch, name: str) -> NDArray[Any]:
-        return batch.plain(name) if is_frame(table) else numbered_column(batch, name, numbers)
-
-    rows = _rows_of(table, names, encoder, ids, may_be_whole=True)
-    return flattened(Rows.joined(list(rows), names), names)
+    return flattened(Rows.joined(list(_rows_of(table, names, encoder, {})), names), names)
 
 
 def flattened(rows: Rows, names: Names) -> Flat:
@@ -187,7 +181,7 @@ def iter_sorted(table: Any, names: Names, encoder: StateEncoder | None, block_st
     """Cut a sorted table into blocks of whole trajectories, of at least so many steps but for the last."""
     pending: list[Rows] = []
     n_pending, last_start = 0, 0
-    for rows in _rows_of(table, names, encoder, lambda batch, name: batch.plain(name)):
+    for rows in _rows_of(table, names, encoder):
         starts = _starts(rows.ids)
         if len(starts) > 1 or (pending and pending[-1].ids[-1] != rows.ids[0]):
             last_start = n_pending + int(starts[-1])
@@ -253,14 +247,12 @@ def _starts(ids: NDArray[Any]) -> IntArray:
 
 
 def _rows_of(
-    table: Any,
-    names: Names,
-    encoder: StateEncoder | None,
-    read_ids: Callable[[Batch, str], NDArray[Any]],
-    *,
-    may_be_whole: bool = False,
+    table: Any, names: Names, encoder: StateEncoder | None, numbers: dict[Hashable, int] | None = None
 ) -> Iterator[Rows]:
-    """Iterate over rows; a frame's come at once if they may, and are views of it where they can."""
+    """Iterate over rows, with ids as they are; or, where `numbers` are given, in any order, and with numbers of ids.
+
+    A frame's come at once then, as views of it where they can, and its ids are as they are.
+    """
     if not (is_path(table) or is_frame(table) or is_arrow(table) or is_dask(table) or isinstance(table, DeclaredFiles)):
         raise check.mistyped("frame", "a table with named columns, of pandas, Polars, DuckDB or Arrow", table)
     kinds = dict.fromkeys(names.listed(), "text") | {names.reward: "number"}
@@ -268,13 +260,15 @@ def _rows_of(
     kinds |= {} if names.truncated is None else {names.truncated: "boolean"}
     if encoder is None or not isinstance(encoder.states[0], str):
         kinds[names.state] = "number"
+    is_whole = numbers is not None and is_frame(table)
     for part in table_parts(table):
         names.check(part.names, part.label)
         _check_kinds(part, names, has_numbers=encoder is None)
-        for batch in [FrameBatch(table)] if may_be_whole and is_frame(table) else part.read(kinds):
+        for batch in [FrameBatch(table)] if is_whole else part.read(kinds):
             if len(batch) > 0:
+                name = names.trajectory
                 yield Rows(
-                    read_ids(batch, names.trajectory),
+                    batch.plain(name) if numbers is None or is_whole else numbered_column(batch, name, numbers),
                     _states(batch, names.state, encoder),
                     batch.plain(names.reward, may_miss=True),
                     None if names.step is None else batch.plain(names.step),
