@@ -381,7 +381,10 @@ class Derived:
     """The base of columns of numbers that are made of declared ones: `dpfast.io.transforms` has them."""
 
 
-Feature: TypeAlias = "Column | Transform | Interaction"
+if TYPE_CHECKING:
+    Feature: TypeAlias = Column | Transform | Interaction
+else:
+    Feature = Column | Derived
 
 
 def sources_of(column: Feature) -> tuple[Column, ...]:
