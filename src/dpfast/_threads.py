@@ -132,7 +132,7 @@ class _BlasLimiter:
     """Knows who needs BLAS on one thread: the first in sets the limit, the last out lifts it.
 
     Limits are process-wide, so contexts that overlap without a count would restore each other's limit for good. The
-    controller is cached because finding the libraries takes 200 times longer than setting the limit. Newer versions of
+    controllers are kept because finding the libraries takes 200 times longer than setting the limit. Newer versions of
     threadpoolctl let only one living thread set the limit of a library and ignore all others; here the last out may be
     another thread than the first in, so that claim is given up around every change, under the lock.
     """
@@ -140,18 +140,18 @@ class _BlasLimiter:
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
         self._users: set[object] = set()
-        self._controller: Any = None
-        self._limit: Any = None
+        self._libraries: list[Any] | None = None
+        #: Libraries that had more threads than one, and how many.
+        self._limit: list[tuple[Any, int]] | None = None
 
     def acquire(self, user: object) -> None:
         with AtomicContext[None](self._lock):
             self._users.add(user)
             if self._limit is None:
-                if self._controller is None:
-                    self._controller = _find_blas()
-                self._give_up_claims()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
-                self._give_up_claims()
+                if self._libraries is None:
+                    self._libraries = _find_blas()
+                self._limit = [(library, n) for library in self._libraries if (n := library.num_threads) != 1]
+                self._set([(library, 1) for library, _ in self._limit])
 
     def release(self, user: object) -> None:
         with AtomicContext[None](self._lock):
@@ -161,16 +161,15 @@ class _BlasLimiter:
 
     def _restore(self) -> None:
         if self._limit is not None:
-            self._give_up_claims()
-            self._limit.restore_original_limits()
-            self._give_up_claims()
+            self._set(self._limit)
             self._limit = None
 
-    def _give_up_claims(self) -> None:
-        for library in self._controller.lib_controllers:
-            give_up = getattr(library, "clear_controlling_thread", None)
-            if give_up is not None:
-                give_up(force=True)
+    def _set(self, limits: list[tuple[Any, int]]) -> None:
+        for library, n_threads in limits:
+            give_up = getattr(library, "clear_controlling_thread", _nothing)
+            give_up(force=True)
+            library.set_num_threads(n_threads)
+            give_up(force=True)
 
     def reset_after_fork(self) -> None:
         """Only the forking thread lives on in a child: whoever held the limit is gone."""
@@ -179,13 +178,17 @@ class _BlasLimiter:
         self._restore()
 
 
-def _find_blas() -> Any:
-    """Return a controller of the libraries; that of SciPy must be loaded for it to be among them."""
+def _nothing(*, force: bool) -> None:
+    """Give no claim up: older versions have none."""
+
+
+def _find_blas() -> list[Any]:
+    """Return controllers of the libraries; that of SciPy must be loaded for it to be among them."""
     from threadpoolctl import ThreadpoolController
 
     import dpfast.kernels.blas  # noqa: F401
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 _limiter = _BlasLimiter()

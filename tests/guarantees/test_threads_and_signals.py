@@ -412,13 +412,13 @@ def _interrupt(*_):
 
 def test_an_interrupted_limit_on_blas_is_lifted(monkeypatch):
     interrupting = iter([_interrupt])
-    give_up = threads._limiter._give_up_claims
+    set_threads = threads._limiter._set
 
-    def once():
-        next(interrupting, give_up)()
+    def once(limits):
+        next(interrupting, set_threads)(limits)
 
     with monkeypatch.context() as patch:
-        patch.setattr(threads._limiter, "_give_up_claims", once)
+        patch.setattr(threads._limiter, "_set", once)
         with pytest.raises(KeyboardInterrupt), single_threaded_blas():
             pass
     assert threads._limiter._users == set()
