@@ -406,10 +406,7 @@ class FixedPoint:
 
         For values of fewer than 116 bits.
         """
-        rounded = self.to_float64()
-        units = np.ldexp(rounded, -self.exponent)
-        # Exact, as a remainder is; of a negative number it is the lower limb's negative.
-        remainder = np.fmod(np.abs(units), float(_WORD)).astype(np.uint64)
-        # What is left fits the lower limb, whose wrap takes care of signs.
-        left = np.where(units < 0.0, self.low + remainder, self.low - remainder).view(np.int64).astype(np.float64)
-        return rounded, np.ldexp(left, self.exponent)
+        pair = np.empty((2, self.high.size))
+        limbs.to_float64_pair(in_c_order(self.high).ravel(), in_c_order(self.low).ravel(), *pair)
+        rounded, left_out = np.ldexp(pair, self.exponent).reshape(2, *self.shape)
+        return rounded, left_out

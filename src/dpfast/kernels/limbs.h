@@ -15,6 +15,14 @@ static inline double dpfast_limbs_to_double(int64_t high, uint64_t low)
     return (double)(wide)(((unsigned_wide)(uint64_t)high << 64) | low);
 }
 
+/* What rounding a number of fewer than 116 bits left out, itself rounded: the difference fits the lower limb, whose wrap
+ * takes care of signs. */
+static inline double dpfast_limbs_left_out(uint64_t low, double rounded)
+{
+    __extension__ typedef __int128 wide;
+    return (double)(int64_t)(low - (uint64_t)(wide)rounded);
+}
+
 /* Adds a number to another; returns whether the sum leaves 128 bits. */
 static inline int dpfast_limbs_add(int64_t *high, uint64_t *low, int64_t more_high, uint64_t more_low)
 {

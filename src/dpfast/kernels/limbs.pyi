@@ -2,6 +2,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 def to_float64(high: NDArray[np.int64], low: NDArray[np.uint64], out: NDArray[np.float64]) -> None: ...
+def to_float64_pair(
+    high: NDArray[np.int64], low: NDArray[np.uint64], out: NDArray[np.float64], left_out: NDArray[np.float64]
+) -> None: ...
 def add(
     high: NDArray[np.int64],
     low: NDArray[np.uint64],

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "limbs.h" nogil:
     int dpfast_limbs_add(int64_t* high, uint64_t* low, int64_t more_high, uint64_t more_low)
+    double dpfast_limbs_left_out(uint64_t low, double rounded)
     double dpfast_limbs_split(int64_t* high, uint64_t* low, int shift)
 
 
@@ -18,6 +19,15 @@ def to_float64(const int64_t[::1] high, const uint64_t[::1] low, double[::1] out
     with nogil:
         for i in range(high.shape[0]):
             out[i] = limbs_to_double(high[i], low[i])
+
+
+def to_float64_pair(const int64_t[::1] high, const uint64_t[::1] low, double[::1] out, double[::1] left_out):
+    """As `to_float64`, with what rounding left out; numbers have fewer than 116 bits."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(high.shape[0]):
+            out[i] = limbs_to_double(high[i], low[i])
+            left_out[i] = dpfast_limbs_left_out(low[i], out[i])
 
 
 cdef _checked(Py_ssize_t n, set others):
