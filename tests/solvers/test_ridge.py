@@ -16,7 +16,7 @@ from dpfast.solvers import (
     positive_semidefinite,
     ridge_from_moments,
 )
-from dpfast.solvers.ridge import ReducedMoments, eigh, hidden_columns
+from dpfast.solvers.ridge import ReducedMoments, eigh, hidden_columns, qr
 
 EXACT = MomentNoise(0.0, 0.0, 0.0)
 
@@ -95,6 +95,16 @@ def test_a_matrix_is_what_its_eigenvalues_and_eigenvectors_make_of_it(d):
     diagonal[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         eigh(diagonal)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 9), (9, 5), (140, 140)])
+def test_a_qr_decomposition_is_scipys_to_the_bit(shape):
+    matrix = np.random.default_rng(5).normal(size=shape)
+    for one, other in zip(qr(matrix[:, ::-1]), linalg.qr(matrix[:, ::-1], mode="economic"), strict=True):
+        assert np.array_equal(one, other)
+    matrix[0, 0] = np.inf
+    with pytest.raises(ValueError, match="inf"):
+        qr(matrix)
 
 
 def symmetric_noise(rng, d, noise):

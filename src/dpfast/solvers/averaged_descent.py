@@ -41,10 +41,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
+from scipy.linalg import lapack
 
 from dpfast._arrays import FloatArray
-from dpfast.solvers.ridge import MomentNoise, eigh, hidden_columns, symmetric
+from dpfast.solvers.ridge import MomentNoise, eigh, hidden_columns, qr, symmetric
 
 _RUNS = (1, 2, 4, 8)
 #: Bins that are added up if nothing is above the noise.
@@ -487,7 +488,10 @@ class Coordinates:
         """Whether X'X is above its noise."""
         features = len(self.whitening)
         edge = _SPECTRUM_ABOVE_NOISE * self.noise * math.sqrt(features)
-        return 0.0 < edge < float(linalg.eigvalsh(self.xx[:features, :features])[-1])
+        if not 0.0 < edge < math.inf:
+            return False
+        # An eigenvalue is above the edge if the difference is not positive definite.
+        return bool(lapack.dpotrf(edge * np.eye(features) - self.xx[:features, :features])[1] > 0)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
@@ -1006,5 +1010,4 @@ def inverse(matrix: FloatArray) -> FloatArray:
 
 def _triangular(whitening: FloatArray) -> FloatArray:
     """Rotate coordinates: whitening = rotation @ lower; return lower."""
-    (right,) = linalg.qr(whitening[:, ::-1], mode="r")
-    return np.ascontiguousarray(right[::-1, ::-1])
+    return np.ascontiguousarray(qr(whitening[:, ::-1])[1][::-1, ::-1])

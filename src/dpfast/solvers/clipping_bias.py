@@ -46,11 +46,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from dpfast._arrays import FloatArray
 from dpfast.solvers.averaged_descent import Coordinates, DescentResult, inverse
-from dpfast.solvers.ridge import eigh
+from dpfast.solvers.ridge import eigh, qr
 
 # The share of people beyond the second clip, over that beyond the first.
 FEWER = 1.0 / 8.0
@@ -248,7 +248,7 @@ def corrected_about(
 ) -> Corrected:
     """Find it where a direction of the coefficients, and no coordinate, is that of a constant."""
     columns = np.column_stack([constant, np.eye(len(constant))])
-    rotated = np.asarray(linalg.qr(columns, mode="economic")[0], np.float64)[:, ::-1]
+    rotated = qr(columns)[0][:, ::-1]
     rotated[:, -1] *= np.sign(rotated[:, -1] @ constant)
     theta, center, covariance = corrected(
         found._replace(theta=rotated.T @ found.theta, covariance=rotated.T @ found.covariance @ rotated),
@@ -277,7 +277,7 @@ def _basis(own: FloatArray, rare: FloatArray, *, constant: bool) -> FloatArray:
     size = len(own)
     leading = [np.eye(size)[-1]] if constant else []
     leading.append(own * (np.arange(size) < size - constant))
-    basis = np.asarray(linalg.qr(np.column_stack([*leading, rare, np.eye(size)]), mode="economic")[0], np.float64)
+    basis, _ = qr(np.column_stack([*leading, rare, np.eye(size)]))
     for place, direction in enumerate(leading):
         basis[:, place] *= 1.0 if basis[:, place] @ direction >= 0.0 else -1.0
     return basis

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
+from scipy.linalg import lapack
 from scipy.linalg.blas import dnrm2
 
 from dpfast._arrays import FloatArray
@@ -310,7 +311,7 @@ class _System:
             if len(free) > factor.shape[1]:
                 return cls(factor, problem.diagonal, None)
             dense = 2.0 * factor @ factor.T
-        dense[np.diag_indices_from(dense)] += problem.diagonal
+        dense.flat[:: len(dense) + 1] += problem.diagonal
         return cls(None, problem.diagonal, dense)
 
     @cached_property
@@ -319,7 +320,7 @@ class _System:
         core = self.dense
         if self.factor is not None:
             core = self.factor.T @ self.factor
-            core[np.diag_indices_from(core)] += 0.5 * self.diagonal
+            core.flat[:: len(core) + 1] += 0.5 * self.diagonal
         return np.asarray(linalg.cholesky(core, lower=True, check_finite=False))
 
     @cached_property
@@ -334,8 +335,8 @@ class _System:
     def solve(self, b: FloatArray) -> FloatArray:
         """A^-1 b; with a factor by (2FF' + d I)^-1 = (I - F (d/2 I + F'F)^-1 F')/d."""
         if self.factor is None:
-            return np.asarray(linalg.cho_solve((self.cholesky, True), b, check_finite=False))
-        inner = linalg.cho_solve((self.cholesky, True), self.factor.T @ b, check_finite=False)
+            return np.asarray(lapack.dpotrs(self.cholesky, b, lower=1)[0])
+        inner, _ = lapack.dpotrs(self.cholesky, self.factor.T @ b, lower=1)
         return np.asarray((b - self.factor @ inner) / self.diagonal)
 
     def on_sphere(self, b: FloatArray, radius: float) -> FloatArray:
