@@ -26,7 +26,7 @@ from dpfast.kernels import (
     support_scores,
 )
 from dpfast.kernels.columns import CodedBlock, CodeLayout, ColumnBlock, FixedPoint, SparseBlock, readable
-from dpfast.kernels.descent import LossSums, ProximalSteps, QuadraticSteps, extrapolate, local_losses
+from dpfast.kernels.descent import LossSums, ProximalSteps, QuadraticSteps, add, extrapolate, local_losses
 from dpfast.noise.discrete import column_table
 from dpfast.statistics.norm_histograms import LogarithmicBins
 from dpfast.statistics.residuals import ResidualStep, ThreadSums, clip_of, coded_tables
@@ -366,6 +366,7 @@ def proximal_steps(draw: Draw) -> None:
         steps.gradient(x, out)
         steps.step(x, out)
         extrapolate(0.5, x, out.copy(), ahead)
+        add(point, gradient, np.empty((2, n)))
         steps.accelerate(0.5, draw.integer(0, 3) if level else 2, x, ahead)
         found.append(out)
     assert same(*found)

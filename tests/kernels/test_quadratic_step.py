@@ -6,7 +6,7 @@ import pytest
 from reference import constrained as reference
 from reference.projections import exactly_onto_l1_ball
 
-from dpfast.kernels.descent import QuadraticSteps
+from dpfast.kernels.descent import QuadraticSteps, add
 from dpfast.solvers import Box, L1Ball, L2Ball
 from dpfast.solvers.constraints import QuadraticBounds
 
@@ -21,6 +21,20 @@ def pair(rng, n, scale=1.0):
 
 def exact(x):
     return [mp.mpf(float(a)) + mp.mpf(float(b)) for a, b in x.T]
+
+
+def test_a_sum_of_vectors_has_twice_the_precision():
+    rng = np.random.default_rng(3)
+    a, other, total = pair(rng, 200), pair(rng, 200, 1e-3), np.empty((2, 200))
+    # The first parts cancel in the second half.
+    b = np.where(np.arange(200) < 100, other, -a * [[1.0], [0.5]])
+    add(a, b, total)
+    assert np.array_equal(total[0], total[0] + total[1])
+    with mp.workprec(300):
+        for found, one, two in zip(exact(total), exact(a), exact(b), strict=True):
+            assert abs(found - (one + two)) <= 3.1 * UNIT**2 * abs(one + two)
+    with pytest.raises(IndexError, match="one length"):
+        add(a, b[:, 1:].copy(), total)
 
 
 def steps_on(problem, level=-1):

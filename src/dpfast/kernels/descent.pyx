@@ -41,13 +41,14 @@ cdef extern from "quadratic_step.c" nogil:
     int dpfast_step_along(const dpfast_quadratic *q, dpfast_vector x, dpfast_vector gradient, dpfast_vector next,
                           int level)
     void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dpfast_vector last, dpfast_vector ahead)
+    void dpfast_add_vectors(ptrdiff_t n, dpfast_vector a, dpfast_vector b, dpfast_vector total)
     void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
                            dpfast_vector last, double *workspace, int level)
 
 
-cdef dpfast_vector vector(double[:, ::1] x) noexcept:
+cdef dpfast_vector vector(const double[:, ::1] x) noexcept:
     cdef dpfast_vector parts
-    parts.high, parts.low = &x[0, 0], &x[1, 0]
+    parts.high, parts.low = <double*> &x[0, 0], <double*> &x[1, 0]
     return parts
 
 
@@ -94,6 +95,13 @@ cdef class ProximalSteps:
 def extrapolate(double momentum, double[:, ::1] x, double[:, ::1] last, double[:, ::1] ahead):
     """Write x + momentum (x - last) to `ahead` and x to `last`."""
     dpfast_extrapolate(momentum, x.shape[1], vector(x), vector(last), vector(ahead))
+
+
+def add(const double[:, ::1] a, const double[:, ::1] b, double[:, ::1] total):
+    """Write a + b to `total`."""
+    if not a.shape[1] == b.shape[1] == total.shape[1]:
+        raise IndexError("all vectors must have one length")
+    dpfast_add_vectors(a.shape[1], vector(a), vector(b), vector(total))
 
 
 cdef class QuadraticSteps(ProximalSteps):

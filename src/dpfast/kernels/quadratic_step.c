@@ -235,6 +235,16 @@ static void dpfast_extrapolate(double momentum, ptrdiff_t n, dpfast_vector x, dp
     extrapolate(momentum, n, x, last, ahead);
 }
 
+/* total = a + b. */
+static void dpfast_add_vectors(ptrdiff_t n, dpfast_vector a, dpfast_vector b, dpfast_vector total)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        pair sum = add((pair){a.high[i], a.low[i]}, (pair){b.high[i], b.low[i]});
+        total.high[i] = sum.high;
+        total.low[i] = sum.low;
+    }
+}
+
 /* So many accelerated steps: x and its predecessor `last`, both in and out. */
 static void dpfast_accelerate(const dpfast_quadratic *q, double momentum, ptrdiff_t n_steps, dpfast_vector x,
                               dpfast_vector last, double *workspace, int level)

@@ -59,7 +59,7 @@ from scipy.linalg.blas import dnrm2
 from dpfast import _arguments as check
 from dpfast._arrays import FloatArray
 from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
-from dpfast.kernels import projections
+from dpfast.kernels import descent, projections
 from dpfast.kernels.columns import in_c_order
 
 Number = TypeVar("Number", float, FloatArray)
@@ -116,10 +116,10 @@ def normalised(high: FloatArray, low: FloatArray) -> FloatArray:
 
 
 def sum_of_pairs(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Sum of two vectors that are sums of two rows each, as the kernels' pairs are added."""
-    high, low = normalised(a[0], b[0]), normalised(a[1], b[1])
-    first = normalised(high[0], high[1] + low[0])
-    return normalised(first[0], low[1] + first[1])
+    """Sum of two vectors that are sums of two rows each."""
+    total = np.empty(a.shape)
+    descent.add(in_c_order(a, np.float64), in_c_order(b, np.float64), total)
+    return total
 
 
 def exact_sum(a: Number, b: Number) -> tuple[Number, Number]:
