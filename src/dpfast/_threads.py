@@ -166,7 +166,7 @@ class _BlasLimiter:
 
     def _set(self, limits: list[tuple[Any, int]]) -> None:
         for library, n_threads in limits:
-            give_up = getattr(library, "clear_controlling_thread", _nothing)
+            give_up = getattr(library, "clear_controlling_thread", lambda force: None)
             give_up(force=True)
             library.set_num_threads(n_threads)
             give_up(force=True)
@@ -178,17 +178,13 @@ class _BlasLimiter:
         self._restore()
 
 
-def _nothing(*, force: bool) -> None:
-    """Give no claim up: older versions have none."""
-
-
 def _find_blas() -> list[Any]:
     """Return controllers of the libraries; that of SciPy must be loaded for it to be among them."""
     from threadpoolctl import ThreadpoolController
 
     import dpfast.kernels.blas  # noqa: F401
 
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 _limiter = _BlasLimiter()

@@ -41,8 +41,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
-from scipy.linalg import lapack
+from scipy import linalg, special
 
 from dpfast._arrays import FloatArray
 from dpfast.solvers.ridge import MomentNoise, eigh, hidden_columns, qr, symmetric
@@ -488,10 +487,9 @@ class Coordinates:
         """Whether X'X is above its noise."""
         features = len(self.whitening)
         edge = _SPECTRUM_ABOVE_NOISE * self.noise * math.sqrt(features)
-        if not 0.0 < edge < math.inf:
-            return False
-        # An eigenvalue is above the edge if the difference is not positive definite.
-        return bool(lapack.dpotrf(edge * np.eye(features) - self.xx[:features, :features])[1] > 0)
+        # An eigenvalue is above it if the difference is not positive definite.
+        difference = edge * np.eye(features) - self.xx[:features, :features]
+        return 0.0 < edge < math.inf and bool(linalg.lapack.dpotrf(difference)[1] > 0)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:

@@ -62,8 +62,6 @@ from dpfast._threads import RowRanges, resolve_n_threads, run_in_threads
 from dpfast.kernels import descent, projections
 from dpfast.kernels.columns import in_c_order
 
-Number = TypeVar("Number", float, FloatArray)
-
 UNIT = 2.0**-53
 # More than the rounding errors of the few double operations on positive numbers that a bound takes.
 ROUND_UP = 1.0 + 2.0**-40
@@ -111,7 +109,9 @@ def in_two_rows(x: FloatArray) -> FloatArray:
 def normalised(high: FloatArray, low: FloatArray) -> FloatArray:
     """Return the same sum, its second row within rounding of the first (Knuth's exact sum)."""
     pair = np.empty((2, *high.shape))  # half of the time of np.stack
-    pair[0], pair[1] = exact_sum(high, low)
+    pair[0] = total = high + low
+    added = total - high
+    pair[1] = (high - (total - added)) + (low - added)
     return pair
 
 
@@ -120,13 +120,6 @@ def sum_of_pairs(a: FloatArray, b: FloatArray) -> FloatArray:
     total = np.empty(a.shape)
     descent.add(in_c_order(a, np.float64), in_c_order(b, np.float64), total)
     return total
-
-
-def exact_sum(a: Number, b: Number) -> tuple[Number, Number]:
-    """Return the sum, and its rounding error (Knuth)."""
-    total = a + b
-    added = total - a
-    return total, (a - (total - added)) + (b - added)
 
 
 def exact_product(a: FloatArray | float, b: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from scipy.linalg import lapack
 from scipy.linalg.blas import dnrm2
 
 from dpfast._arrays import FloatArray
@@ -335,8 +334,8 @@ class _System:
     def solve(self, b: FloatArray) -> FloatArray:
         """A^-1 b; with a factor by (2FF' + d I)^-1 = (I - F (d/2 I + F'F)^-1 F')/d."""
         if self.factor is None:
-            return np.asarray(lapack.dpotrs(self.cholesky, b, lower=1)[0])
-        inner, _ = lapack.dpotrs(self.cholesky, self.factor.T @ b, lower=1)
+            return np.asarray(linalg.lapack.dpotrs(self.cholesky, b, lower=1)[0])
+        inner, _ = linalg.lapack.dpotrs(self.cholesky, self.factor.T @ b, lower=1)
         return np.asarray((b - self.factor @ inner) / self.diagonal)
 
     def on_sphere(self, b: FloatArray, radius: float) -> FloatArray:
