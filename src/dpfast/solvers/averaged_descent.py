@@ -238,8 +238,8 @@ _EIGENVALUE_FLOOR = 0.25
 _FLOOR_OF_LIMITS = 0.075
 # Deviations of its error that an eigenvalue for limits may be off by: of which .6 are the bias that steps have left.
 _MAY_BE_NOISE = 2.4
-# The same for the noise in coefficients, where nearly all of a row may be clipped; and the part of an eigenvalue that is
-# not worth asking the steps for.
+# The same for the noise in coefficients, where nearly all of a row may be clipped; and the part of an eigenvalue that
+# is not worth asking the steps for.
 _MAY_BE_LESS, _HARDLY_LESS = 2.0, 0.2
 # How often X'X is found from its own effect on the steps.
 _CORRECTIONS = 3
