@@ -15,7 +15,7 @@ from dpfast import MultiOutcomeRidge, Privacy, io, noise, statistics
 from dpfast.privacy import UtilityWarning, compose_mu, gaussian_mu
 from dpfast.releases.mechanism import release
 from dpfast.releases.people import People
-from dpfast.releases.staged_fit import Fit
+from dpfast.releases.staged_fit import Fit, clip_of_mean
 from dpfast.releases.staged_regression import StagedRegression
 from dpfast.solvers.inference import InferenceState
 from dpfast.statistics.rows import RowMap
@@ -698,3 +698,31 @@ def test_radii_up_to_either_limit_are_taken_and_no_others(limit, beyond, place):
     mechanism(limit)
     with pytest.raises(ValueError, match="must lie between 1e-70 and 1e70"):
         mechanism(math.nextafter(limit, beyond))
+
+
+def test_a_clip_of_a_mean_is_wide_where_counts_show_people_there_and_else_short():
+    sizes = np.exp2(np.arange(-8, 1) / 2.0)
+    counts = np.array([200.0, 30.0, 20.0, 0.0, -5.0, 5.0, 3.0, -8.0, 10.0])
+    assert clip_of_mean(counts, 10.0, sizes, 20.0) < 0.2
+    # As many as zeros and ones have at their end.
+    counts[-1] = 100.0
+    assert clip_of_mean(counts, 10.0, sizes, 20.0) == 1.0
+    # Not if the noise in that mean is more than the bias.
+    assert clip_of_mean(counts, 10.0, sizes, 2000.0) < 0.2
+
+
+def test_a_lone_rare_level_has_no_coefficient_that_only_noise_has_made():
+    """Coefficients were up to 91, for a level that changes outcomes by 1, and half of the fits did not warn."""
+    found, n_warned = [], 0
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        x = (rng.random((3000, 1)) < 0.005).astype(float)
+        y = x[:, 0] + rng.normal(size=3000)
+        model = MultiOutcomeRidge(1.0, 1e-6, box_x=(0.0, 1.0), bound_y=20.0, random_state=seed)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found.append(model.fit(x, y).coef_.item())
+        n_warned += any(issubclass(one.category, UtilityWarning) for one in said)
+    assert np.abs(found).max() < 12.0
+    assert np.sqrt(np.mean(np.square(found))) < 4.0
+    assert n_warned >= 14

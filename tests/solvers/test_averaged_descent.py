@@ -586,18 +586,42 @@ def test_steps_of_few_people_are_short_where_noise_takes_them_far(most, requeste
         assert unshrunk == pytest.approx(1.0 / (1.0 / walked + 1.0 / one), rel=0.1)
 
 
-def test_a_clip_of_a_mean_is_wide_where_counts_show_people_there_and_else_short():
-    sizes = np.exp2(np.arange(-8, 1) / 2.0)
-    counts = np.array([200.0, 30.0, 20.0, 0.0, -5.0, 5.0, 3.0, -8.0, 10.0])
-    assert descent.clip_of_mean(counts, 10.0, sizes, 20.0) < 0.2
-    # As many as zeros and ones have at their end.
-    counts[-1] = 100.0
-    assert descent.clip_of_mean(counts, 10.0, sizes, 20.0) == 1.0
-    # Not if the noise in that mean is more than the bias.
-    assert descent.clip_of_mean(counts, 10.0, sizes, 2000.0) < 0.2
-
-
 def test_a_level_is_moved_to_a_mean_that_is_surely_another_and_else_stays():
     level = np.array([0.1])
     np.testing.assert_array_equal(descent.surely_moved(level, np.array([0.25]), 0.01, 1.75), level)
     np.testing.assert_allclose(descent.surely_moved(level, np.array([0.6]), 1e-6, 1.75), [0.6], atol=1e-4)
+
+
+def test_far_more_than_is_usual_must_be_seen_beyond_the_noise():
+    covariance, xx = np.ones((1, 1)), np.ones((1, 1))
+
+    def kept(coef, usual=math.inf):
+        return float(descent.shrunk(np.array([[coef]]), covariance, xx, usual=usual).coef[0, 0]) / coef
+
+    assert kept(1.5) > 0.6
+    assert kept(1.5, 1e-4) < 0.05
+    # Surely there, it is kept, whatever is usual.
+    assert kept(20.0, 1e-4) > 0.9
+    # And what is usual changes nothing much of what is not more.
+    assert kept(1.5, 100.0) == pytest.approx(kept(1.5), rel=0.05)
+
+
+def test_noise_where_rows_may_be_clipped_is_that_of_the_least_slope():
+    """Steps that nothing draws back: the slope that X'X seems to have may not be there."""
+    rng, noise = np.random.default_rng(5), 30.0
+    xx = np.diag([40.0, 3000.0])
+    within, beyond = (
+        Coordinates(np.eye(2), np.zeros(2), False, xx, noise, radius=1.0, clipped_to=one) for one in (1.0, 0.05)
+    )
+    rule = descent.steps(within, 3000.0, requested=40)
+    iterate = Iterate.start(np.zeros((2, 1)))
+    for number in range(rule.n_steps):
+        slopes = np.array([[0.0], [3000.0]])
+        summed = -slopes * iterate.theta + 10.0 * rng.normal(size=(2, 1))
+        iterate = descent.next_iterate(iterate, rule, summed, 10.0, averaged=number >= rule.first_averaged)
+    as_seen, as_clipped = (np.diag(descent.pooled_estimate(iterate, rule, one).covariance) for one in (within, beyond))
+    assert as_clipped[0] > 3.0 * as_seen[0]
+    # A slope far above its noise stays about as it is.
+    assert as_seen[1] <= as_clipped[1] < 1.2 * as_seen[1]
+    history = descent.StepHistory(iterate, rule, within)
+    assert history.least_eigenvalues(np.array([40.0, 3000.0])).tolist() == [40.0, 3000.0]

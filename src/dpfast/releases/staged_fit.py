@@ -69,6 +69,8 @@ _SMALL = 1e-9
 _SURELY = 1.75
 #: By how many usual residuals an outcome usually differs along a column, at the end of the longest rows.
 _USUAL = 12.0
+#: Deviations of the noise of a count above which it tells a clip of people.
+_COUNTED = 2.0
 #: Range of clips with a grid for sums of residuals.
 _SMALLEST_CLIP, _LARGEST_CLIP = 1e-90, 1e90
 
@@ -487,7 +489,7 @@ class Fit:
         limit = min(limit, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
         if parts.mean_residual is not None:
             unit = NoisySum.calibrate(parts.mean_residual, 1.0, (1, outcomes), unit=mechanism._unit).deviation
-            clip = max(limit, descent.clip_of_mean(counts[1:], deviation, edges[1:], unit))
+            clip = max(limit, clip_of_mean(counts[1:], deviation, edges[1:], unit))
             clip = min(clip, 2.0 * mechanism.radii[1] * (mechanism.max_rows or 1))
             summed, noise = yield from self._sum_of_residuals(parts.mean_residual, step, clip)
             scale = self.rows * own.outcomes
@@ -776,6 +778,16 @@ def _bins_below(largest: float) -> LogarithmicBins:
     """Return half-octaves up to a largest size, from far below it."""
     top = max(-799, min(math.ceil(2.0 * math.log2(largest)), 800))
     return LogarithmicBins(max(top - _TOLD_APART, -800), top)
+
+
+def clip_of_mean(counts: FloatArray, deviation: float, sizes: FloatArray, unit: float) -> float:
+    """Return the clip of a mean whose noise, so many units of it, and bias are the least by counts of sizes.
+
+    People may be in a bin as far as they exceed the deviation of its noise.
+    """
+    seen = np.maximum(counts - _COUNTED * deviation, 0.0)
+    bias = seen @ np.maximum(sizes[:, None] - sizes, 0.0)
+    return float(sizes[np.argmin((unit * sizes) ** 2 + bias**2)])
 
 
 def octaves_below(largest: float) -> tuple[int, int]:

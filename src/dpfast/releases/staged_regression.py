@@ -43,6 +43,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from dpfast._arrays import FloatArray
 from dpfast.kernels.columns import FixedPoint
@@ -312,7 +313,9 @@ class StagedRegression(Mechanism[Regression]):
             people = self._few_people / self.mu
         shares = descent.schedule(people, self.mu, features, constant=self.fit_intercept, squares=self.max_rows is None)
         entries = features + self.fit_intercept
-        clip = descent.typical_clip(entries * outcomes, outcomes, people, self.mu)
+        # Over the root mean square of clipped residuals, if those of so many outcomes were normal.
+        clipped = descent.clipped_share(entries * outcomes, people, self.mu)
+        clip = math.sqrt(float(special.chdtri(outcomes, clipped)) / outcomes)
         noise = clip * self.unit_deviation / (people * math.sqrt(_LATE * shares.steps))
         # Of the constant, the mean residual tells more.
         per_residual = worse * features * entries * noise**2 * outcomes

@@ -279,8 +279,6 @@ _DROWNS, _WINDOW = 0.03, 4
 _MANY_ZEROS, _FEW_OF_OTHERS = 0.1, 0.15
 # The noise of a count, over people, below which later histograms give a better clip than counts of the clipped.
 _TELLS_CLIP = 0.05
-# Deviations of the noise of a count above which it tells a clip of people.
-_COUNTED = 2.0
 # Mean squared coefficients tried.
 _SIGNALS = np.geomspace(1e-8, 1e8, 161)
 #: How unlikely the largest of them may be that is taken.
@@ -402,16 +400,6 @@ def size_of_share(counts: FloatArray, deviation: float, sizes: FloatArray, share
     (seen,) = (others > _ABOVE_NOISE * deviation).nonzero()
     farthest = seen[-1] + _HIDDEN if len(seen) else len(others) - 1
     return float(sizes[1 + min(reached[0] if len(reached) else farthest, farthest, len(others) - 1)])
-
-
-def clip_of_mean(counts: FloatArray, deviation: float, sizes: FloatArray, unit: float) -> float:
-    """Return the clip of a mean whose noise, so many units of it, and bias are the least by counts of sizes.
-
-    People may be in a bin as far as they exceed the deviation of its noise.
-    """
-    seen = np.maximum(counts - _COUNTED * deviation, 0.0)
-    bias = seen @ np.maximum(sizes[:, None] - sizes, 0.0)
-    return float(sizes[np.argmin((unit * sizes) ** 2 + bias**2)])
 
 
 #: Ascending eigenvalues of a symmetric matrix, and eigenvectors.
@@ -566,11 +554,6 @@ def clipped_share(entries: int, people: float, mu: float) -> float:
     """Return the share of people to clip, for sums of this many entries: noise of a step against bias of clipping."""
     noise = (_CLIPPED_SCALE * entries / (_MOST_CLIPPED * people * mu**2)) ** _CLIPPED_POWER
     return float(_MOST_CLIPPED * noise / (noise + _MOST_CLIPPED))
-
-
-def typical_clip(entries: int, outcomes: int, people: float, mu: float) -> float:
-    """Return the clip over the root mean square of the clipped residuals, if those of so many outcomes were normal."""
-    return math.sqrt(float(special.chdtri(outcomes, clipped_share(entries, people, mu))) / outcomes)
 
 
 class Steps(NamedTuple):
@@ -735,7 +718,7 @@ class StepHistory:
             return values
         curvature = self.curvature()
         seen = np.add.reduce(vectors * (curvature.xx @ vectors), axis=0)
-        return np.maximum(np.minimum(values, seen - off * curvature.noise_along(vectors)), 0.0)
+        return np.asarray(np.maximum(np.minimum(values, seen - off * curvature.noise_along(vectors)), 0.0))
 
     def curvature(self) -> Curvature:
         """Return X'X as its release shows it, and the change of sums with coefficients.
