@@ -114,14 +114,19 @@ def empirical_risk(noise_norm: float, *, n: int, strong_convexity: float, norm: 
 
 
 def empirical_risk_tail(
-    epsilon: float, delta: float, *, n_features: int, gradient: float, gamma: float, **fit: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n: int,
+    n_features: int,
+    gradient: float,
+    strong_convexity: float,
+    norm: float,
+    gamma: float,
 ) -> Bound:
-    """Theorem 26: `empirical_risk` but for a probability: with the printed tail of ||b||, and its exact quantile.
-
-    The other keywords, `n`, `strong_convexity` and `norm`, are those of `empirical_risk`.
-    """
+    """Theorem 26: `empirical_risk` but for a probability: with the printed tail of ||b||, and its exact quantile."""
     quantile = _Noise(epsilon, delta, n_features, gradient).quantile(gamma)
-    printed, corrected = (empirical_risk(size, **fit) for size in quantile)
+    printed, corrected = (empirical_risk(size, n=n, strong_convexity=strong_convexity, norm=norm) for size in quantile)
     return Bound(printed.printed, corrected.corrected)
 
 
@@ -156,36 +161,51 @@ def expected_risk(
 
 
 def expected_population_risk(
-    epsilon: float, delta: float, *, bound_x: float, derivative: float, strong_convexity: float, **fit: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n: int,
+    n_features: int,
+    bound_x: float,
+    derivative: float,
+    strong_convexity: float,
+    norm: float,
 ) -> Bound:
     """Theorem 29: bound on the expected excess risk for a new person, for generalised linear losses.
 
-    Rows have norms up to R = `bound_x`, the loss a `derivative` in x'theta up to L; the other keywords, `n`,
-    `n_features` and `norm`, are those of `expected_risk`, `norm` that of the minimiser for the population. Printed:
-    `expected_risk`'s with zeta = R L. Corrected, in expectation over people too: ``2 (R L)^2/Delta +
-    (E||b||^2/Delta + Delta ||theta_bar||^2)/(4 n)``. Its first term is the stability of the minimiser: one person
-    moves it by at most 2 R L/Delta, and a loss by R L times that. The printed Delta does not grow with n; corrected
-    is least at about ``sqrt(8 n) R L/||theta_bar||``.
+    Rows have norms up to R = `bound_x`, the loss a `derivative` in x'theta up to L; `norm` is that of the minimiser for
+    the population. Printed: `expected_risk`'s with zeta = R L. Corrected, in expectation over people too:
+    ``2 (R L)^2/Delta + (E||b||^2/Delta + Delta ||theta_bar||^2)/(4 n)``. Its first term is the stability of the
+    minimiser: one person moves it by at most 2 R L/Delta, and a loss by R L times that. The printed Delta does not grow
+    with n; corrected is least at about ``sqrt(8 n) R L/||theta_bar||``.
     """
     gradient = check.positive("bound_x", bound_x) * check.positive("derivative", derivative)
-    empirical = expected_risk(epsilon, delta, gradient=gradient, strong_convexity=strong_convexity, **fit)
+    empirical = _expected_risk(_Noise(epsilon, delta, n_features, gradient), n, strong_convexity, 0.0, norm)
     return Bound(empirical.printed, 2.0 * gradient**2 / strong_convexity + empirical.corrected)
 
 
 def parameter_distance(
-    epsilon: float, delta: float, *, strong_convexity: float, loss_convexity: float, norm: float, **tail: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n_features: int,
+    gradient: float,
+    strong_convexity: float,
+    loss_convexity: float,
+    norm: float,
+    gamma: float,
 ) -> ParameterDistance:
     """Theorem 30, for Gaussian noise: bounds on the distance of the private parameters, but for a probability.
 
     With q the quantile of ||b||: q/(Delta + eta) for (a); for (b), as printed ``q/(Delta + eta) + sqrt(Delta/(Delta +
     eta)) ||theta_hat||``, corrected ``(q + Delta ||theta_hat||)/(Delta + eta)``, which is also the radius needed (Jpriv
     rises along the segment from theta_hat to any point beyond). The summed loss is eta-strongly convex in that ball
-    around theta_hat. The other keywords, of q, are `n_features`, `gradient` and `gamma`.
+    around theta_hat.
     """
-    quantile = _gaussian_quantile(epsilon, delta, **tail)
+    noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     added, norm = check.positive("strong_convexity", strong_convexity), check.nonnegative("norm", norm)
     total = added + check.nonnegative("loss_convexity", loss_convexity)
-    moved = Bound(*(size / total for size in quantile))
+    moved = Bound(*(quantile / total for quantile in noise.quantile(gamma)))
     shrunk = Bound(math.sqrt(added / total) * norm, added / total * norm)
     distance = Bound(moved.printed + shrunk.printed, moved.corrected + shrunk.corrected)
     # Here the printed theorem does have the 2 of its equation (18), and doubles all of it.
@@ -194,18 +214,28 @@ def parameter_distance(
 
 
 def strongly_convex_risk_tail(
-    epsilon: float, delta: float, *, n: int, strong_convexity: float, loss_convexity: float, norm: float, **tail: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n: int,
+    n_features: int,
+    gradient: float,
+    strong_convexity: float,
+    loss_convexity: float,
+    norm: float,
+    gamma: float,
 ) -> Bound:
     """Theorem 31, for Gaussian noise: bound on the excess risk where the loss is strongly convex as in Theorem 30.
 
     Printed: ``2 q^2/(n (Delta + eta)) + Delta ||theta_hat||^2/(2 n)`` with q the printed tail bound, the constants
     being those of the appendix and of Theorem 44. Corrected: ``(q + Delta ||theta_hat||)^2/(2 n (2 Delta + eta))`` with
-    q the quantile. The other keywords are those of `parameter_distance`.
+    q the quantile.
     """
-    quantile = _gaussian_quantile(epsilon, delta, **tail)
+    noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
     n, norm = check.positive_integer("n", n), check.nonnegative("norm", norm)
     added = check.positive("strong_convexity", strong_convexity)
     convexity = check.nonnegative("loss_convexity", loss_convexity)
+    quantile = noise.quantile(gamma)
     return Bound(
         (2.0 * quantile.printed**2 / (added + convexity) + 0.5 * added * norm**2) / n,
         (quantile.corrected + added * norm) ** 2 / (2.0 * n * (2.0 * added + convexity)),
@@ -213,19 +243,26 @@ def strongly_convex_risk_tail(
 
 
 def expected_strongly_convex_risk(
-    epsilon: float, delta: float, *, n: int, curvature: float, loss_convexity: float, norm: float, **noise: Any
+    epsilon: float,
+    delta: float,
+    *,
+    n: int,
+    n_features: int,
+    gradient: float,
+    curvature: float,
+    loss_convexity: float,
+    norm: float,
 ) -> Bound:
     """Theorem 5, for Gaussian noise: bound on the expected excess risk at Delta = 2 lambda/epsilon.
 
     The summed loss is eta-strongly convex on F, eta positive; the paper's Assumption 1 takes it to be of the order of
     lambda n/p. Printed: ``4 p zeta^2 (8 log(2/delta) + 4 epsilon)/(n epsilon^2 eta) + lambda ||theta_hat||^2/(n
     epsilon)``, the theorem's expression if eta = lambda n/p. Corrected: ``(E||b||^2 + Delta^2 ||theta_hat||^2)/(2 n (2
-    Delta + eta))``: the second term too falls as 1/n^2. The other keywords, of the noise, are `n_features` and
-    `gradient`.
+    Delta + eta))``: the second term too falls as 1/n^2.
     """
-    gaussian = _Noise(epsilon, check.delta_value(delta), **noise)
-    added = 2.0 * check.positive("curvature", curvature) / gaussian.epsilon
-    return _expected_risk(gaussian, n, added, check.positive("loss_convexity", loss_convexity), norm)
+    noise = _Noise(epsilon, check.delta_value(delta), n_features, gradient)
+    added = 2.0 * check.positive("curvature", curvature) / noise.epsilon
+    return _expected_risk(noise, n, added, check.positive("loss_convexity", loss_convexity), norm)
 
 
 def linear_regression(n_features: int) -> LinearRegression:
@@ -292,10 +329,6 @@ class _Noise:
             return Bound(p * self.scale * math.log(p / gamma), self.scale * float(gammainccinv(p, gamma)))
         printed = math.sqrt(2.0 * p * math.log(1.0 / gamma))
         return Bound(self.scale * printed, self.scale * math.sqrt(2.0 * float(gammainccinv(0.5 * p, gamma))))
-
-
-def _gaussian_quantile(epsilon: float, delta: float, *, n_features: int, gradient: float, gamma: float) -> Bound:
-    return _Noise(epsilon, check.delta_value(delta), n_features, gradient).quantile(gamma)
 
 
 def _expected_risk(noise: _Noise, n: int, strong_convexity: float, loss_convexity: float, norm: float) -> Bound:

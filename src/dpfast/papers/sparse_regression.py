@@ -20,7 +20,6 @@ minimiser without noise on the support chosen; `gamma` in (0, 1), how often a bo
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dpfast import _arguments as check
 from dpfast.papers import Bound
@@ -77,22 +76,25 @@ def exponential_risk_tail(
     n_features: int,
     n_nonzero: int,
     epsilon: float,
+    delta: float,
+    strong_convexity: float,
     gradient: float,
     loss_bound: float,
+    regularisation: float,
+    norm: float,
     gamma: float,
-    **fit: Any,
 ) -> Bound:
-    """Theorem 35: bound on the risk with the exponential mechanism; corrected has Theorem 34's correction in it.
-
-    The other keywords are `delta`, `strong_convexity`, `regularisation` and `norm`.
-    """
+    """Theorem 35: bound on the risk with the exponential mechanism; corrected has Theorem 34's correction in it."""
     n, p, s = _sizes(n, n_features, n_nonzero)
-    noise, half = 16.0 * s * check.positive("gradient", gradient) ** 2, 0.5 * check.share("gamma", gamma)
-    fitted = _fit_tail(noise, half, n, epsilon, **fit).corrected
+    epsilon, delta, psi = _budget(epsilon, delta, strong_convexity)
+    regularisation, gamma = check.positive("regularisation", regularisation), check.share("gamma", gamma)
+    noise = 16.0 * s * check.positive("gradient", gradient) ** 2 * (8.0 * math.log(2.0 / delta) + 2.0 * epsilon)
+    fit = noise * math.log(2.0 / gamma) / (n * epsilon**2 * (regularisation + n * psi))
+    fit += 0.5 * regularisation / n * check.nonnegative("norm", norm) ** 2
     choice = selection_risk_tail(
-        n=n, n_features=p, n_nonzero=s, epsilon=0.5 * epsilon, loss_bound=loss_bound, gamma=half
+        n=n, n_features=p, n_nonzero=s, epsilon=0.5 * epsilon, loss_bound=loss_bound, gamma=0.5 * gamma
     )
-    return Bound(fitted + choice.printed, fitted + choice.corrected)
+    return Bound(fit + choice.printed, fit + choice.corrected)
 
 
 def recovery_failure(*, n_features: int, n_nonzero: int, epsilon: float, n_blocks: int) -> Bound:
@@ -143,33 +145,28 @@ def voted_risk_rate(*, n: int, n_nonzero: int, epsilon: float, delta: float, str
     return s**2 / (n * epsilon) * (s**2 * math.log(1.0 / delta) / (n * epsilon * psi) + 1.0)
 
 
-def voted_risk_tail(*, n: int, n_nonzero: int, epsilon: float, gamma: float, **fit: Any) -> Bound:
-    """Theorem 44: bound on the risk with sample and aggregate, on recovery.
-
-    ``64 s^4 (8 log(2/delta) + 2 epsilon) log(1/gamma)/(n epsilon^2 (Delta + Psi)) + Delta norm^2/(2 n)`` as printed;
-    corrected has n Psi. The other keywords are those of `exponential_risk_tail`.
-    """
-    n, _, s = _sizes(n, n_nonzero, n_nonzero)
-    return _fit_tail(64.0 * s**4, check.share("gamma", gamma), n, epsilon, **fit)
-
-
-def _fit_tail(
-    noise: float,
-    failure: float,
-    n: int,
-    epsilon: float,
+def voted_risk_tail(
     *,
+    n: int,
+    n_nonzero: int,
+    epsilon: float,
     delta: float,
     strong_convexity: float,
     regularisation: float,
     norm: float,
+    gamma: float,
 ) -> Bound:
-    """Bound the risk of the fit on a support but for a probability: the step that Theorems 35 and 44 share."""
+    """Theorem 44: bound on the risk with sample and aggregate, on recovery.
+
+    ``64 s^4 (8 log(2/delta) + 2 epsilon) log(1/gamma)/(n epsilon^2 (Delta + Psi)) + Delta norm^2/(2 n)`` as printed;
+    corrected has n Psi.
+    """
+    n, _, s = _sizes(n, n_nonzero, n_nonzero)
     epsilon, delta, psi = _budget(epsilon, delta, strong_convexity)
-    added = check.positive("regularisation", regularisation)
-    moved = noise * (8.0 * math.log(2.0 / delta) + 2.0 * epsilon) * math.log(1.0 / failure) / (n * epsilon**2)
-    pull = 0.5 * added / n * check.nonnegative("norm", norm) ** 2
-    return Bound(moved / (added + psi) + pull, moved / (added + n * psi) + pull)
+    regularisation, gamma = check.positive("regularisation", regularisation), check.share("gamma", gamma)
+    noise = 64.0 * s**4 * (8.0 * math.log(2.0 / delta) + 2.0 * epsilon) * math.log(1.0 / gamma) / (n * epsilon**2)
+    pull = 0.5 * regularisation / n * check.nonnegative("norm", norm) ** 2
+    return Bound(noise / (regularisation + psi) + pull, noise / (regularisation + n * psi) + pull)
 
 
 def _sizes(n: object, n_features: object, n_nonzero: object) -> tuple[int, int, int]:

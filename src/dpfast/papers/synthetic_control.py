@@ -130,18 +130,27 @@ def objective_distance(
 
 
 def output_rmse(
-    epsilon_weights: float, epsilon_donors: float, *, n_donors: int, n_pre: int, n_post: int, ridge: float, **panel: Any
+    epsilon_weights: float,
+    epsilon_donors: float,
+    *,
+    n_donors: int,
+    n_pre: int,
+    n_post: int,
+    ridge: float,
+    signal_norm: float,
+    weights_error: float,
+    largest_weight: float,
+    noise_std: float,
 ) -> Bound:
     """Theorem 3.2: bound on the RMSE of output perturbation (Algorithm 2).
 
     ``||M_post||/sqrt(T - T0) (E||f_reg - f|| + V) + (sqrt(n) sigma + U) (sqrt(n) psi + V)``, where V and U are a and
-    sqrt(2)/epsilon_2 as printed, n a and 2 n (T - T0)/epsilon_2 corrected. The other keywords, of the panel, are
-    `signal_norm`, `weights_error`, `largest_weight` and `noise_std`.
+    sqrt(2)/epsilon_2 as printed, n a and 2 n (T - T0)/epsilon_2 corrected.
     """
     sizes: dict[str, Any] = {"n_donors": n_donors, "n_pre": n_pre, "n_post": n_post}
     scale = printed_output_noise(epsilon_weights, epsilon_donors, ridge=ridge, **sizes).weight_scale
     distance = Bound(scale, l2_laplace_expected_norm(scale, n_donors))
-    return _rmse(distance, epsilon_donors, n_donors, n_post, **panel)
+    return _rmse(distance, epsilon_donors, n_donors, n_post, signal_norm, weights_error, largest_weight, noise_std)
 
 
 def objective_rmse(
@@ -154,12 +163,15 @@ def objective_rmse(
     n_post: int,
     ridge: float,
     curvature: float,
-    **panel: Any,
+    signal_norm: float,
+    weights_error: float,
+    largest_weight: float,
+    noise_std: float,
 ) -> Bound:
     """Theorem 3.5: that of `output_rmse` for Algorithm 3 as printed, with `objective_distance` for V."""
     sizes: dict[str, Any] = {"n_donors": n_donors, "n_pre": n_pre, "ridge": ridge, "curvature": curvature}
     distance = objective_distance(epsilon_weights, delta, **sizes)
-    return _rmse(distance, epsilon_donors, n_donors, n_post, **panel)
+    return _rmse(distance, epsilon_donors, n_donors, n_post, signal_norm, weights_error, largest_weight, noise_std)
 
 
 def output_rmse_closed_form(epsilon_weights: float, epsilon_donors: float, **given: Any) -> Bound:
@@ -211,15 +223,14 @@ def _rmse(
     epsilon_donors: float,
     n: int,
     n_post: int,
-    *,
     signal_norm: float,
-    weights_error: float,
+    error: float,
     largest_weight: float,
     noise_std: float,
 ) -> Bound:
     """Bound the RMSE as Theorems 3.2 and 3.5 do, for a distance E||f_private - f_reg||."""
     signal = check.nonnegative("signal_norm", signal_norm) / math.sqrt(n_post)
-    error = check.nonnegative("weights_error", weights_error)
+    error = check.nonnegative("weights_error", error)
     weights = math.sqrt(n) * check.nonnegative("largest_weight", largest_weight)
     noise = math.sqrt(n) * check.nonnegative("noise_std", noise_std)
     donors = Bound(math.sqrt(2.0) / epsilon_donors, 2.0 * n * n_post / epsilon_donors)
