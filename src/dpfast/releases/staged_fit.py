@@ -68,7 +68,7 @@ _SMALL = 1e-9
 #: Deviations by which a mean must differ from the level of clipped residuals to be no noise.
 _SURELY = 1.75
 #: By how many usual residuals an outcome usually differs along a column, at the end of the longest rows.
-_USUAL = 12.0
+_USUAL = 8.0
 #: Deviations of the noise of a count above which it tells a clip of people.
 _COUNTED = 2.0
 #: Range of clips with a grid for sums of residuals.

@@ -238,9 +238,9 @@ _EIGENVALUE_FLOOR = 0.25
 _FLOOR_OF_LIMITS = 0.075
 # Deviations of its error that an eigenvalue for limits may be off by: of which .6 are the bias that steps have left.
 _MAY_BE_NOISE = 2.4
-# The same for the noise in coefficients, where nearly all of a row may be clipped; and the part of an eigenvalue that
-# is not worth asking the steps for.
-_MAY_BE_LESS, _HARDLY_LESS = 2.0, 0.2
+# The same for the noise in coefficients, twice over, where nearly all of a row may be clipped; and the part of an
+# eigenvalue that is not worth asking the steps for.
+_MAY_BE_LESS, _HARDLY_LESS = 4.0, 0.2
 # How often X'X is found from its own effect on the steps.
 _CORRECTIONS = 3
 # Steps where all is resolved, more where the slowest direction is not, most; and where X'X is not released.
@@ -711,9 +711,9 @@ class StepHistory:
 
         A rare level of a column has long rows. Clipped, they are hidden by the noise in X'X, and soon have residuals
         beyond the clip, so that the sums of steps hardly move with coefficients: these go as far as a random walk. The
-        farther rows may be beyond their clip, the more deviations an eigenvalue may be off by.
+        farther rows may be beyond twice their clip, the more deviations an eigenvalue may be off by.
         """
-        vectors, off = self.coordinates.spectrum[1], _MAY_BE_LESS * (1.0 - self.coordinates.clipped_to)
+        vectors, off = self.coordinates.spectrum[1], _MAY_BE_LESS * max(0.0, 0.5 - self.coordinates.clipped_to)
         if np.all(off * self.coordinates.noise_along(vectors) <= _HARDLY_LESS * values):
             return values
         curvature = self.curvature()
