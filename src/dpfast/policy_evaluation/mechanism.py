@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,6 +40,7 @@ from scipy import linalg
 from dpfast._arrays import FloatArray, IntArray
 from dpfast.privacy import Privacy, best_beta, gaussian_scale, smooth_gaussian
 from dpfast.privacy.guarantee import ROUND_UP
+from dpfast.privacy.smooth_gaussian import UsualVariance
 from dpfast.releases.mechanism import SLACK
 from dpfast.releases.moments import DeclaredPeople, JointMoments
 from dpfast.statistics import FirstVisitReturns, ReturnGrid, smooth_sensitivity, smooth_sensitivity_lsl
@@ -212,12 +212,12 @@ class Statistic(ABC):
         return best_beta(*privacy.target, self.dim, self.usual_variance(self.problem.usual_count(self.m)))
 
     @abstractmethod
-    def usual_variance(self, count: int) -> Callable[[float], float]:
+    def usual_variance(self, count: int) -> UsualVariance:
         """Return the square of the sensitivity, in any unit, where all states are visited alike."""
 
 
 @dataclass(frozen=True)
-class _VarianceOfMeans:
+class _VarianceOfMeans(UsualVariance):
     """Of the mean at one state."""
 
     count: int
@@ -227,7 +227,7 @@ class _VarianceOfMeans:
 
 
 @dataclass(frozen=True)
-class _VarianceOfRidge:
+class _VarianceOfRidge(UsualVariance):
     """Of a ridge regression on one state, where ``phi_k = (growth * sqrt(min(count + k, m)) + 1)**2``."""
 
     count: int
@@ -305,7 +305,7 @@ class WeightedMeans(Statistic):
         psi = smooth_sensitivity(counts, self.problem.weights, beta, top=self._top)
         return self._norm * self.problem.grid.width * math.sqrt(psi) * ROUND_UP
 
-    def usual_variance(self, count: int) -> Callable[[float], float]:
+    def usual_variance(self, count: int) -> UsualVariance:
         """Return the squared sensitivity at one state: with equal counts the weights are a factor."""
         return _VarianceOfMeans(count)
 
@@ -393,7 +393,7 @@ class RidgeFit(Statistic):
         )
         return self._factor * math.sqrt(psi) * ROUND_UP
 
-    def usual_variance(self, count: int) -> Callable[[float], float]:
+    def usual_variance(self, count: int) -> UsualVariance:
         """Return the squared sensitivity at one state with the same effect on the minimiser as all together."""
         rho = np.sort(self.problem.weights)[::-1]
         visits = self.problem.feature_norm * float(rho[0]) * math.sqrt(float(rho.sum()) / (2.0 * self.ridge))

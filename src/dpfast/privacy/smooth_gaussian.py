@@ -72,6 +72,7 @@ digits.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -249,8 +250,7 @@ def best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float]
     `variance` is the square of the expected smooth sensitivity at a beta, positive and not rising with beta, **from
     public values only** (a guess at how often states are visited, say): a beta chosen from the data is not covered by
     the guarantee. The search covers betas with an alpha between 1.001 and 8 times `gaussian_scale`. Below this range
-    alpha has nothing left to gain; above it the variance would have to fall 64 times. A search is made once for equal
-    functions, such as two of a frozen dataclass with the same numbers.
+    alpha has nothing left to gain; above it the variance would have to fall 64 times.
 
     Examples
     --------
@@ -267,11 +267,18 @@ def best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float]
     dim = check.positive_integer("dim", dim)
     if not callable(variance):
         raise TypeError(f"variance must be a function of beta, got {type(variance).__name__}")
-    return _best_beta(epsilon, delta, dim, variance)
+    return (_best_beta if isinstance(variance, UsualVariance) else _search_best_beta)(epsilon, delta, dim, variance)
 
 
-@remembered
-def _best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float], float]) -> float:
+class UsualVariance(ABC):
+    """A variance from public numbers: two of one class with the same numbers are equal."""
+
+    @abstractmethod
+    def __call__(self, beta: float) -> float:
+        """Return the variance at a beta, in any unit."""
+
+
+def _search_best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float], float]) -> float:
     floor = gaussian_scale(epsilon, delta)
     lowest, highest = (math.log(ratio - 1.0) for ratio in _SEARCHED_ALPHAS_OVER_FLOOR)
 
@@ -289,6 +296,9 @@ def _best_beta(epsilon: float, delta: float, dim: int, variance: Callable[[float
         around = (best, max(lowest, best - step), min(highest, best + step))
         best = min(around, key=lambda position: noise(position)[0])
     return noise(best)[1]
+
+
+_best_beta = remembered(_search_best_beta)
 
 
 def _log_delta(distance: float, beta: float, epsilon: float, dim: int) -> float:
