@@ -201,25 +201,26 @@ def stages_attack(
 ) -> Attack:
     """Attack the releases of a fit whose names begin so, all or the first ones, on a table and its neighbour.
 
-    The view is the noise along what differs, in units of the noise that this fit recorded: it may differ from fit to
-    fit, as where releases choose the number of stages. A sum that the person does not change says nothing.
+    The view is the noise along what differs, in units of the noise that a release of its claim has: claims may differ
+    from fit to fit, as where releases choose the number of stages. A sum that the person does not change says nothing.
     """
     fits = Neighbours(estimator, tables)
 
-    def along(neighbour: bool) -> tuple[Release, FloatArray, FloatArray]:
-        """Return the last release, the noise of each along the difference, and the difference."""
+    def along(neighbour: bool) -> tuple[Release, FloatArray, FloatArray, FloatArray]:
+        """Return the last release, the noise of each in units of the difference, the difference, and each claim."""
         views = list(islice(fits.views(neighbour, of), last))
-        apart = np.array([np.linalg.norm(one.moved) for one in views])
+        apart, claimed = np.array([[np.linalg.norm(one.moved), one.release.mu] for one in views]).T
         off = np.array([one.noise @ one.moved for one in views])
-        return views[-1].release, off / np.maximum(apart, _NOTHING), apart
+        return views[-1].release, off / np.maximum(apart**2, _NOTHING), apart, claimed
 
-    record, _, each = probe(lambda: along(False))
+    record, _, each, claims = probe(lambda: along(False))
     tells = np.flatnonzero(each)
-    apart = each[tells]
+    apart, attained = each[tells], each[tells] / claims[tells]
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
-        return along(neighbour)[1][tells]
+        _, off, _, claimed = along(neighbour)
+        return attained * (claimed * off)[tells]
 
     return replace(Attack.on(name, replace(record, privacy=estimator._checked()), law, seen, estimator), effort=0.25)
 
