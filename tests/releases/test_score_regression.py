@@ -10,7 +10,7 @@ from neighbours import climb
 from scipy import stats
 from stages import RESOLVED, Size, moved, part_of_person, requested
 
-from dpfast import Privacy, io, noise
+from dpfast import ObjectivePerturbationRegressor, Privacy, io, noise
 from dpfast.privacy import compose_mu, gaussian_mu
 from dpfast.releases.mechanism import answered, release
 from dpfast.releases.people import People
@@ -371,3 +371,19 @@ def test_a_fit_is_the_same_for_any_threads_and_layout():
         found.append(fit.mechanism.solve(release(fit.mechanism, people, noise.resolve_source(2), "fit")).solution)
     for one in found[1:]:
         np.testing.assert_array_equal(one.coef, found[0].coef)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile"])
+def test_a_lone_rare_level_has_no_coefficient_that_only_noise_has_made(loss):
+    """Coefficients were up to 470, for a level that changes outcomes by 1, and intercepts up to 230."""
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = (rng.random((3000, 1)) < 0.005).astype(float)
+        y = x[:, 0] + rng.normal(size=3000)
+        model = ObjectivePerturbationRegressor(1.0, 1e-6, box_x=(0.0, 1.0), bound_y=10.0, loss=loss, random_state=seed)
+        model.fit(x, y)
+        found.append([model.coef_.item(), float(model.intercept_)])
+    largest = np.abs(found).max(axis=0)
+    assert largest[0] < 20.0
+    assert largest[1] < 2.0

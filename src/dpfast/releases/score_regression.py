@@ -72,6 +72,8 @@ _TOLD_APART = 7
 #: Of counts: people times mu, times the mean over the bound, below which they show no more than that mean; the part of
 #: a step that is taken, as the curvature grows with effects; and how many times the steps that are then needed.
 _FEW_COUNTS, _PART, _MORE_STEPS = 18.0, 0.5, 2
+#: Usual difference of the logarithm of a rate by a residual's size.
+_RESIDUAL_OF_COUNTS = 0.5
 #: The largest change of a logarithm of rates in a step; half of their largest variance; and the largest share of the
 #: mean by which it is off at the end.
 _FARTHEST, _MOST_SPREAD, _MOST_OFF = 1.0, 2.0, 0.75
@@ -216,8 +218,13 @@ class _ScoreFit(Fit):
         curvature = max(curvature, seen)
         scaled = _times(of_clipped_rows, curvature)
         found = descent.pooled_estimate(iterate, rule, scaled)
+        found = found._replace(usual=self._usual_square(self._residual(curvature), scaled))
         solved = self._solved(found, scaled)
-        level = held(found.theta[-1] if mechanism.fit_intercept else np.zeros(1), 4.0 * self._largest)
+        level = np.zeros(1)
+        if mechanism.fit_intercept:
+            # The mean row is off the center by its noise: what shrinkage takes of the mean prediction is the level's.
+            taken = found.theta[:-1] - scaled.unwhitening.T @ solved.coef
+            level = held(found.theta[-1] + scaled.xx[-1, :-1] @ taken / scaled.xx[-1, -1], 4.0 * self._largest)
         if last is not None:
             # Shrinkage makes residuals larger, and moves their quantiles.
             level = yield from self._last_level(last, solved.coef, level, found, coordinates, curvature)
@@ -317,9 +324,7 @@ class _ScoreFit(Fit):
         """Estimate the mean second derivative, over the largest possible one, from the sizes of residuals."""
         loss = self.mechanism.loss
         assert part is not None
-        assert not isinstance(loss, PoissonLoss)
-        reach = loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
-        top = math.ceil(2.0 * math.log2(2.0 * reach))
+        top = math.ceil(2.0 * math.log2(2.0 * self._reach))
         step = self._of_constant(self._overflow_factor(coef) * coef, scores=False)
         octaves = top - _TOLD_APART, top
         counts, edges, deviation = yield from self._residual_sizes(name, part, step, octaves, of_first_rows=True)
@@ -331,6 +336,17 @@ class _ScoreFit(Fit):
         expected = _CURVATURE * self.mechanism.evenness * (2.0 - self.mechanism.evenness)
         found = (mean * _UNSURE**2 + expected * deviation**2) / (_UNSURE**2 + deviation**2)
         return min(max(found, _LEAST, deviation), 1.0)
+
+    @property
+    def _reach(self) -> float:
+        """The size of residuals up to which scores grow."""
+        loss = self.mechanism.loss
+        assert not isinstance(loss, PoissonLoss)
+        return loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
+
+    def _residual(self, curvature: float) -> float:
+        """Return about the size of residuals: the share of those that scores grow with is the curvature."""
+        return self._reach / curvature
 
     @property
     def _largest(self) -> float:
@@ -365,6 +381,9 @@ class _CountFit(_ScoreFit):
 
     #: The mean outcome.
     rate: float
+
+    def _residual(self, curvature: float) -> float:
+        return _RESIDUAL_OF_COUNTS
 
     def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
         left, last = split_budget(privacy, [1.0 - _LAST, _LAST])

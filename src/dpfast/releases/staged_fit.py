@@ -176,10 +176,9 @@ class Fit:
         descent_of = coordinates, step, rule, Iterate.start(theta), share
         iterate, clip = yield from self._descend(parts.steps, later, *descent_of, clip)
         found = descent.pooled_estimate(iterate, rule, of_unclipped)
-        usual = _USUAL * clip.clip / (math.sqrt(found.theta.size) * mechanism.units.outcomes * coordinates.radius)
         found = found._replace(
             theta=self._overflow_factor(coordinates.as_summed(found.theta, *mechanism.units)) * found.theta,
-            usual=mechanism.shape[0] * max(usual, _SMALLEST_CLIP) ** 2,
+            usual=self._usual_square(clip.clip / math.sqrt(found.theta.size), coordinates),
         )
         level, residuals = yield from self._last(parts, found, coordinates)
         far = self._second_clip_of_rare(parts.excess, coordinates, residuals)
@@ -541,6 +540,11 @@ class Fit:
         sums = NoisySum.calibrate(part, bound, (1, mechanism.shape[1]), unit=mechanism._unit)
         released = yield Query("last residuals", sums, partial(sum_residuals, step=step, clip=clip), clip)
         return released.values["sum"][0], sums.deviation
+
+    def _usual_square(self, residual: float, coordinates: Coordinates) -> float:
+        """Return the usual mean square of coefficients in units, for residuals of about this size."""
+        usual = max(_USUAL * residual / (self.mechanism.units.outcomes * coordinates.radius), _SMALLEST_CLIP)
+        return self.mechanism.shape[0] * usual * usual
 
     def _solved(self, found: descent.DescentResult, coordinates: Coordinates) -> descent.Shrunk:
         """Return coefficients of rows in units, shrunk or penalised."""
