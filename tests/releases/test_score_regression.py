@@ -374,16 +374,18 @@ def test_a_fit_is_the_same_for_any_threads_and_layout():
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile"])
-def test_a_lone_rare_level_has_no_coefficient_that_only_noise_has_made(loss):
+@pytest.mark.parametrize(("n", "share", "most"), [(3000, 0.005, 25.0), (1000, 0.02, 60.0)])
+def test_a_lone_rare_level_has_no_coefficient_that_only_noise_has_made(loss, n, share, most):
     """Coefficients were up to 470, for a level that changes outcomes by 1, and intercepts up to 230."""
     found = []
-    for seed in range(10):
+    for seed in range(11):
         rng = np.random.default_rng(seed)
-        x = (rng.random((3000, 1)) < 0.005).astype(float)
-        y = x[:, 0] + rng.normal(size=3000)
+        x = (rng.random((n, 1)) < share).astype(float)
+        y = x[:, 0] + rng.normal(size=n)
         model = ObjectivePerturbationRegressor(1.0, 1e-6, box_x=(0.0, 1.0), bound_y=10.0, loss=loss, random_state=seed)
         model.fit(x, y)
         found.append([model.coef_.item(), float(model.intercept_)])
-    largest = np.abs(found).max(axis=0)
-    assert largest[0] < 20.0
-    assert largest[1] < 2.0
+    coef, intercept = np.abs(found).max(axis=0)
+    assert coef < most
+    # However far off a coefficient is: the level has its own steps, about where the coefficient puts it.
+    assert intercept < 1.0

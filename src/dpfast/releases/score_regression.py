@@ -72,8 +72,8 @@ _TOLD_APART = 7
 #: Of counts: people times mu, times the mean over the bound, below which they show no more than that mean; the part of
 #: a step that is taken, as the curvature grows with effects; and how many times the steps that are then needed.
 _FEW_COUNTS, _PART, _MORE_STEPS = 18.0, 0.5, 2
-#: Usual difference of the logarithm of a rate by a residual's size.
-_RESIDUAL_OF_COUNTS = 0.5
+#: A size of residuals that few have, over the reach of scores.
+_SELDOM = 4.0
 #: The largest change of a logarithm of rates in a step; half of their largest variance; and the largest share of the
 #: mean by which it is off at the end.
 _FARTHEST, _MOST_SPREAD, _MOST_OFF = 1.0, 2.0, 0.75
@@ -220,11 +220,7 @@ class _ScoreFit(Fit):
         found = descent.pooled_estimate(iterate, rule, scaled)
         found = found._replace(usual=self._usual_square(self._residual(curvature), scaled))
         solved = self._solved(found, scaled)
-        level = np.zeros(1)
-        if mechanism.fit_intercept:
-            # The mean row is off the center by its noise: what shrinkage takes of the mean prediction is the level's.
-            taken = found.theta[:-1] - scaled.unwhitening.T @ solved.coef
-            level = held(found.theta[-1] + scaled.xx[-1, :-1] @ taken / scaled.xx[-1, -1], 4.0 * self._largest)
+        level = held(found.theta[-1] if mechanism.fit_intercept else np.zeros(1), 4.0 * self._largest)
         if last is not None:
             # Shrinkage makes residuals larger, and moves their quantiles.
             level = yield from self._last_level(last, solved.coef, level, found, coordinates, curvature)
@@ -292,14 +288,14 @@ class _ScoreFit(Fit):
         sizes, steps = split_budget(part, [_SIZES, 1.0 - _SIZES])
         curvature = max(least, (yield from self._curvature(f"{name}: sizes of residuals", sizes, coef)))
         clip, most = mechanism.longest_score * (mechanism.max_rows or 1), own * 2.0 * self._largest
-        late, step = np.zeros(1), self._of_constant(coef, scores=True)
+        late, step, start = np.zeros(1), self._of_constant(coef, scores=True), coef[-1]
         for number, each in enumerate(split_budget(steps, [1.0] * n_steps)):
             step = step.at(coef)
             summed, deviation = yield from self._summed(f"{name}: scores, step {number + 1}", each, step, clip)
             longest = self.rows * mechanism.longest_score
             damping = min(1.0, _CALM * mechanism.evenness * longest / deviation)
             slope = curvature * mechanism.loss.second_derivative_bound() * self.rows
-            moved = np.clip(coef[-1] + damping * summed[0] / slope, -most, most)
+            moved = start + np.clip(coef[-1] - start + damping * summed[0] / slope, -most, most)
             coef = np.vstack([coef[:-1], moved])
             if number >= n_steps // 2:
                 late += moved / (n_steps - n_steps // 2)
@@ -345,8 +341,8 @@ class _ScoreFit(Fit):
         return loss.threshold if isinstance(loss, SmoothedHuber) else loss.width
 
     def _residual(self, curvature: float) -> float:
-        """Return about the size of residuals: the share of those that scores grow with is the curvature."""
-        return self._reach / curvature
+        """Return a size that few residuals have: the curvature is the share of those within reach."""
+        return _SELDOM * self._reach / curvature
 
     @property
     def _largest(self) -> float:
@@ -383,7 +379,7 @@ class _CountFit(_ScoreFit):
     rate: float
 
     def _residual(self, curvature: float) -> float:
-        return _RESIDUAL_OF_COUNTS
+        return math.inf  # steps hold the change of their predictions
 
     def _of_levels(self, privacy: Privacy) -> tuple[Privacy | None, Privacy, Privacy | None]:
         left, last = split_budget(privacy, [1.0 - _LAST, _LAST])
