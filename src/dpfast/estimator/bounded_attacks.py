@@ -207,20 +207,20 @@ def stages_attack(
     fits = Neighbours(estimator, tables)
 
     def along(neighbour: bool) -> tuple[Release, FloatArray, FloatArray, FloatArray]:
-        """Return the last release, the noise of each in units of the difference, the difference, and each claim."""
+        """Return the last release, the noise of each in units of the difference, the difference, and each mu."""
         views = list(islice(fits.views(neighbour, of), last))
-        apart, claimed = np.array([[np.linalg.norm(one.moved), one.release.mu] for one in views]).T
+        apart, mus = np.array([[np.linalg.norm(one.moved), one.release.mu] for one in views]).T
         off = np.array([one.noise @ one.moved for one in views])
-        return views[-1].release, off / np.maximum(apart**2, _NOTHING), apart, claimed
+        return views[-1].release, off / np.maximum(apart**2, _NOTHING), apart, mus
 
-    record, _, each, claims = probe(lambda: along(False))
+    record, _, each, mus = probe(lambda: along(False))
     tells = np.flatnonzero(each)
-    apart, attained = each[tells], each[tells] / claims[tells]
+    apart, attained = each[tells], each[tells] / mus[tells]
     law = GaussianShift((1.0 - _ROUNDED) * apart, np.ones(len(apart)), tuple(np.eye(len(apart), dtype=bool)))
 
     def seen(neighbour: bool) -> FloatArray:
-        _, off, _, claimed = along(neighbour)
-        return attained * (claimed * off)[tells]
+        _, off, _, mus = along(neighbour)
+        return attained * (mus * off)[tells]
 
     return replace(Attack.on(name, replace(record, privacy=estimator._checked()), law, seen, estimator), effort=0.25)
 
